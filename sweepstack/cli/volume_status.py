@@ -26,7 +26,7 @@ from sweepstack.operations.volumes.end_check import (
     policies,
     stack_of,
 )
-from sweepstack.operations.volumes.users import Survey, recorded
+from sweepstack.operations.volumes.records import Survey, recorded
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import VolumeEntry

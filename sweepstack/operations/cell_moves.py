@@ -15,7 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sweepstack.core.journal import started
+from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth, Launch
+from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import MOVED, hands_on, living, queue_entries, staying
 from sweepstack.launch.first_step import read_journal
@@ -23,6 +25,10 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.host_shutdown import settled
+from sweepstack.operations.observe import look_up, rented_at
+from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_gone
 
 
@@ -40,6 +46,32 @@ class OtherBox:
 
 Find = Callable[[Birth], OtherBox]
 """Looks a box up on its platform. One without a channel is one of which nothing is known."""
+
+
+def find(birth: Birth, evidence: Evidence | None = None) -> OtherBox:
+    """The box of a birth record, as far as it answers. Never raises for an outage. `evidence`: may have a record that
+    the host was ended, which no API can tell."""
+    if birth.native_id is None:
+        return OtherBox(None)
+    resting = False
+    try:
+        box = BoxAt.of(birth, evidence)
+        platform = box.platform
+        over = settled(box)
+        if over is not None and over[0].existence is Existence.GONE:
+            return OtherBox(None, gone=True)
+        record = look_up(platform, birth.native_id, birth.account, rented=rented_at(birth.price_per_hour))
+        phase = record.phase
+        resting = phase is Phase.STOPPED  # while it is stopping, its runner may still claim cells
+        if record.emptied:
+            return OtherBox(None, emptied=True)
+        if phase is Phase.GONE:
+            return OtherBox(None, gone=True)
+        if phase is Phase.UNKNOWN:
+            return OtherBox(None)
+        return OtherBox(platform.channel(birth.native_id, birth.account), resting)
+    except PlatformError:
+        return OtherBox(None, resting)
 
 
 @dataclass(frozen=True)

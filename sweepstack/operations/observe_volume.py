@@ -21,7 +21,7 @@ from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import made_by, stays_ended
 from sweepstack.operations.volumes.end_check import VolumeContext, VolumeSeen
-from sweepstack.operations.volumes.users import User, births_on
+from sweepstack.operations.volumes.records import User, births_on
 from sweepstack.platforms.registry import need, volume_channel
 from sweepstack.teardown.box_context import BoxAt
 

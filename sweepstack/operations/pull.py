@@ -1,4 +1,4 @@
-"""Copies sealed cells, journals and logs of unsealed attempts from all boxes of a sweep into its evidence."""
+"""Copies what boxes sealed, their journals and the logs of unsealed attempts into the evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round of `sweepctl tend`: what it moves and stops, and the claim that lets one `tend` at a time do so.
+"""A round of `sweepctl tend`: what it moves and stops, and the claim of the one that may.
 
 Boxes with a drained queue (`when_done: stop`) or beyond the budget (`budget.stop`) are stopped, if no unsaved data is
 lost by that. A runner can't do this itself: it has no key for its own platform.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Again, Cell
-from sweepstack.launch.split import by_count
+from sweepstack.launch.cell_shares import by_count
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import BoxPlan, Plan

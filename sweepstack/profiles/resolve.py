@@ -31,7 +31,7 @@ from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.core.workdir import NO_CODE
-from sweepstack.launch.split import by_count
+from sweepstack.launch.cell_shares import by_count
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.nodes import NODES

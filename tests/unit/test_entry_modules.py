@@ -25,7 +25,7 @@ EXCEPT = {
     "sweepstack/evidence/lazy.py": ({"EvidenceStore.open"}, LATE),
     "sweepstack/teardown/box_context.py": ({"load_platform", "Evidence", "BoxContext"}, LATE),
     "sweepstack/operations/volumes/end_check.py": ({"load_platform", "Evidence"}, LATE),
-    "sweepstack/operations/volumes/users.py": ({"Evidence"}, "finds the evidence of other stacks in their states"),
+    "sweepstack/operations/volumes/records.py": ({"Evidence"}, "finds the evidence of other stacks in their states"),
     "sweepstack/evidence/publish.py": ({"EvidenceStore.open"}, "compares two places by their addresses"),
     "sweepstack/evidence/stack_copy.py": ({"EvidenceStore.open"}, "keeps a file at an address"),
     "sweepstack/status/engine/state.py": (
@@ -50,7 +50,7 @@ EXCEPT = {
     "sweepstack/operations/strays/known.py": ({"EvidenceStore.open"}, MANY),
     "sweepstack/operations/strays/judge.py": ({"EvidenceStore.open", "VolumeContext"}, MANY),
     "sweepstack/cli/volume_status.py": ({"load_platform"}, MANY),
-    "sweepstack/cli/silent_hosts.py": ({"load_platform"}, MANY),
+    "sweepstack/cli/collect.py": ({"load_platform"}, MANY),
 }
 """Other modules: what they may call, and why."""
 

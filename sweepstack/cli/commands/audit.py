@@ -45,8 +45,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.events.deliver import Delivery, deliver
-from sweepstack.operations.events.event import Event
-from sweepstack.operations.events.stray import stray
+from sweepstack.operations.events.event import Event, stray
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.operations.strays.accounts import Finding, ask, findings_in, still_billed_boxes, without_duplicates
 from sweepstack.operations.strays.held import gate_of

@@ -17,11 +17,11 @@ from sweepstack.billing.egress import Egress, copied, egress_words
 from sweepstack.billing.ledger import Bill, Spent, spent, without_price
 from sweepstack.billing.outlived_volume import Leftover, leftover_lines
 from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
+from sweepstack.cli.collect import LOOK_SECONDS
 from sweepstack.cli.egress import prices
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, count, money, size
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.silent_hosts import LOOK_SECONDS
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.own_stop import could_not_stop

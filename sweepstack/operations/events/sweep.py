@@ -16,8 +16,7 @@ from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.host.platform import Told
 from sweepstack.operations.events.budget import budget_event
-from sweepstack.operations.events.event import Event
-from sweepstack.operations.events.stray import stray
+from sweepstack.operations.events.event import Event, stray
 from sweepstack.status.compose import BoxView, CellView, SweepView
 from sweepstack.status.money import outlook_of
 from sweepstack.status.next_commands import out_of_files, out_of_hung

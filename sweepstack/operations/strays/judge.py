@@ -40,8 +40,7 @@ from sweepstack.operations.volumes.end_check import (
     take_inventory,
     use_problems,
 )
-from sweepstack.operations.volumes.records import VERB
-from sweepstack.operations.volumes.users import Survey, User, recorded
+from sweepstack.operations.volumes.records import VERB, Survey, User, recorded
 from sweepstack.teardown.approval import Judged, judge_request
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.check import Ending, EndVerdict, Way, may_end

@@ -24,8 +24,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
-from sweepstack.operations.volumes.records import VERB, Inventory, Use, read_inventory
-from sweepstack.operations.volumes.users import Survey, User, births_on
+from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -43,13 +44,13 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
 )
 from sweepstack.onbox.host.platform import Platform
+from sweepstack.operations.cell_moves import find, settle
 from sweepstack.operations.lease import on_box, renew_lease
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.provider import secrets
 from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import (
-    cell_moves,
     host_address_change,
     restart,
     scheduling,
@@ -229,7 +230,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)
         cancelled = op.session.cancelled.is_set
         try:
-            cell_moves.move_in(op, box, state, channel)
+            _move_in(op, box, state, channel)
             done = launch(
                 launch_spec(op, state, box.platform), channel, store, progress=op.progress, cancelled=cancelled
             )
@@ -353,7 +354,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
-        missing = cell_moves.waiting_for(box, state) if state.want == "running" else []
+        missing = restart.waiting_for(box, state) if state.want == "running" else []
         if missing and may_end(BoxEnding(box, state.approval, seen), full=False).allowed:
             return []
         return missing
@@ -508,3 +509,25 @@ def _workdir(op: Operation, text: str) -> Path:
     except ConfigError as error:
         op.warn(str(error))
         return Path(text)
+
+
+def _move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel) -> None:
+    """Runs before this queue is brought up. Takes out the cells that other boxes are to have, and takes over those that
+    have not started there. Says what it moved, and what it could not."""
+    wanted = {cell.name for cell in state.cells} - set(state.dropped)
+    moved = settle(
+        box.store,
+        state.box_name,
+        state.generation,
+        channel,
+        wanted,
+        keep=state.dropped,
+        elsewhere=state.others,
+        find=partial(find, evidence=box.evidence),
+    )
+    if moved.left:
+        op.info(f"queue of {state.box_name}: {', '.join(moved.left)} taken out")
+    for other, count in Counter(moved.taken.values()).items():
+        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {other}")
+    for why, count in Counter(moved.unknown.values()).items():
+        op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")

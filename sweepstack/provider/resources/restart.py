@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sweepstack.core.journal import Journal
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, StillCreating, SweepstackError
@@ -9,10 +11,10 @@ from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.operations.cell_moves import find, unplaced
 from sweepstack.operations.observe import observe
 from sweepstack.provider.models import QueueState
 from sweepstack.provider.resources import wait_running
-from sweepstack.provider.resources.cell_moves import waiting_for
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext
@@ -111,3 +113,15 @@ def _work(box: BoxContext, state: QueueState, journal: Journal) -> list[str]:
         if mended or not finished(progress, retries[name].retry if name in retries else 0):
             own.append(name)
     return own or waiting_for(box, state)
+
+
+def waiting_for(box: BoxContext, state: QueueState) -> list[str]:
+    """Cells that are to run here and that no queue has: the next `pulumi up` brings them in. Empty if the evidence
+    can't be read."""
+    try:
+        store = box.store
+    except SweepstackError:
+        return []
+    wanted = {cell.name for cell in state.cells} - set(state.dropped)
+    again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
+    return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=box.evidence), again)

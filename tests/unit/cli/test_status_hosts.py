@@ -18,7 +18,7 @@ from sweepstack.channel.host_keys import default_folder
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.links import _SHARED, _SHARING
-from sweepstack.cli import collect, orphans, silent_hosts
+from sweepstack.cli import collect, orphans
 from sweepstack.cli.output import UNSURE, YES
 from tests.simulators.host import Host
 from tests.simulators.machines import require
@@ -144,7 +144,7 @@ def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried
 
     monkeypatch.setattr(orphans, "_lister", lister)
     monkeypatch.setattr(collect, "LOOK_SECONDS", 15.0)
-    monkeypatch.setattr(silent_hosts, "TRY_SECONDS", 0.1)
+    monkeypatch.setattr(collect, "TRY_SECONDS", 0.1)
     monkeypatch.setattr(ssh_mtu, "_TRIED", {})
     monkeypatch.setattr(ssh_mtu, "_gets_through", lambda way, *_: bool(way.proxy))  # small packets alone
     hosts[1].silence()

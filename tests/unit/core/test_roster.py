@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import SAFE_NAME, Roster, expand
-from sweepstack.launch.split import by_count
+from sweepstack.launch.cell_shares import by_count
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import ConfigError
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.launch.split import SLACK, Worker, by_count, by_time, ends
+from sweepstack.launch.cell_shares import SLACK, Worker, by_count, by_time, ends
 
 NAMES = st.lists(st.text("abcxyz-0123456789", min_size=1, max_size=6), unique=True, max_size=40)
 BOXES = st.lists(st.sampled_from([f"box-{n}" for n in range(9)]), unique=True, min_size=1, max_size=6)
@@ -82,7 +82,7 @@ def test_of_unequal_shares_the_idle_box_gets_the_larger() -> None:
 def test_another_process_splits_alike() -> None:
     """Whatever its hash seed is: the preview and the up are two processes."""
     names, boxes = [f"cell-{n}" for n in range(50)], ["a", "b", "c"]
-    code = f"from sweepstack.launch.split import by_count; print(sorted(by_count({names}, {boxes}).items()))"
+    code = f"from sweepstack.launch.cell_shares import by_count; print(sorted(by_count({names}, {boxes}).items()))"
     root = Path(__file__).resolve().parents[3]
     said = {
         subprocess.run(

@@ -26,11 +26,10 @@ from sweepstack.onbox.common.errors import PlatformError, SweepstackError, Teard
 from sweepstack.onbox.common.next_version import work_of
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.cell_moves import OtherBox
+from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.provider.dispatch import diff, to_properties
 from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources.base import Decision, Gone
-from sweepstack.provider.resources.cell_moves import find
 from sweepstack.provider.session import Severity
 from sweepstack.provider.wire import UNKNOWN
 from sweepstack.teardown.ownership import read_owner, sign, who

@@ -23,11 +23,10 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.cell_moves import OtherBox
+from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.operations.strays.sweep import Search, search
 from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
-from sweepstack.provider.resources.cell_moves import find
 from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover
 from tests.simulators.autodl import OFF
 from tests.unit.autodl_world import autodl_world

@@ -21,7 +21,7 @@ from sweepstack.operations.observe import observe
 from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search
-from sweepstack.operations.volumes.users import User
+from sweepstack.operations.volumes.records import User
 from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt

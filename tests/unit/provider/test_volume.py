@@ -19,8 +19,7 @@ from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Sweepstack
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.volumes.end_check import take_inventory
-from sweepstack.operations.volumes.records import VERB, mountings, write_inventory
-from sweepstack.operations.volumes.users import Survey, survey
+from sweepstack.operations.volumes.records import VERB, Survey, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
 from sweepstack.provider.models import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Seen
@@ -45,9 +44,9 @@ class Keeper:
     def __init__(self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sweep = sweep
         self.states: dict[str, StackState] = {}
-        monkeypatch.setattr("sweepstack.operations.volumes.users.list_stacks", lambda root: sorted(self.states))
+        monkeypatch.setattr("sweepstack.operations.volumes.records.list_stacks", lambda root: sorted(self.states))
         for place in (
-            "sweepstack.operations.volumes.users.read_state",
+            "sweepstack.operations.volumes.records.read_state",
             "sweepstack.provider.resources.volume_lifecycle.read_state",
             "sweepstack.provider.resources.teardown.read_state",
         ):
@@ -304,7 +303,7 @@ def test_a_stack_that_can_t_be_asked_keeps_it_and_is_named(keeper: Keeper, monke
         raise SweepstackError("pulumi said: no")
 
     keeper.states["b"] = StackState("b")
-    monkeypatch.setattr("sweepstack.operations.volumes.users.read_state", fail)
+    monkeypatch.setattr("sweepstack.operations.volumes.records.read_state", fail)
     with pytest.raises(TeardownRefused, match="whether b uses it is not known: pulumi said: no"):
         keeper.delete(approved)
     assert keeper.there

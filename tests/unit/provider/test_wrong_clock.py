@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.box_telemetry import last_patrol
+from sweepstack.cli.collect import last_patrol
 from sweepstack.core.records import Birth
 from sweepstack.operations.observe import observe
 from sweepstack.teardown.box_context import BoxAt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from sweepstack.cli.commands.review.show import gather
+from sweepstack.cli.commands.review import gather
 from sweepstack.cli.target import Target
 
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepstack.core.policy_text import PolicyText, written
+from sweepstack.review.assess import WORDS
 from sweepstack.review.digest import BY_ITSELF
 from sweepstack.review.live import LiveVolume, Roster
 from sweepstack.review.markdown import markdown
 from sweepstack.review.model import Review, SettingChange
 from sweepstack.review.plan import SAME
-from sweepstack.review.setting_changes import WORDS
 from sweepstack.review.spelled import spelled
 from tests.unit.review.plans import box, live, reviewed, step
 from tests.unit.review.test_digest import ANY, INPUTS, SCHEMA, nested
@@ -44,7 +44,7 @@ def test_every_property_of_the_schema_has_words() -> None:
         top = path.partition(".")[0]
         if any(path == one or path.startswith(f"{one}.") for one in BY_ITSELF[kind]):
             continue
-        assert top in WORDS, f"{kind}: {path} needs words in review/setting_changes.py"
+        assert top in WORDS, f"{kind}: {path} needs words in review/assess.py"
         for before, after in (("a", "b"), (None, "b"), ("a", None)):
             found = update(kind, nested(path, before), nested(path, after)).settings
             assert found, (kind, path)

@@ -33,8 +33,7 @@ from sweepstack.operations.volumes.end_check import (
     policies,
     take_inventory,
 )
-from sweepstack.operations.volumes.records import VERB, Inventory, read_inventory, write_inventory
-from sweepstack.operations.volumes.users import Survey, survey
+from sweepstack.operations.volumes.records import VERB, Inventory, Survey, read_inventory, survey, write_inventory
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.ownership import who

@@ -1,4 +1,7 @@
-"""`sweepctl review`: gathers, makes the review, writes it to a terminal, as Markdown, HTML or JSON."""
+"""`sweepctl review`: what a change would do, and whether it may go on, before it is made.
+
+Written to a terminal, as Markdown, HTML or JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from sweepstack.cli.accepted_facts import accepted_in, profiles_of
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.preview import dying
 from sweepstack.cli.engine_mend import require_engine
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import file_roster
@@ -25,7 +31,7 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.operations.volumes.users import Survey, survey
+from sweepstack.operations.volumes.records import Survey, survey
 from sweepstack.profiles import dates, facts
 from sweepstack.review.assess import assess
 from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
@@ -39,6 +45,40 @@ from sweepstack.status.compose import compose
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall
 from sweepstack.status.snapshot import Snapshot
+
+
+def command(
+    destroy: Annotated[bool, typer.Option("--destroy", help="Review `pulumi destroy`, not `pulumi up`.")] = False,
+    base: Annotated[
+        str, typer.Option(metavar="REV", help="Also compare the cells with the stack file of this git revision.")
+    ] = "",
+    expect: Annotated[
+        str, typer.Option(metavar="sha256:…", help="Say no if the change is another than the one with this digest.")
+    ] = "",
+    request: Annotated[
+        bool, typer.Option("--request", help="The change is a pull or merge request: what follows is its merge.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a comment on a pull request.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page.")] = False,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write it here, as .md, .html or .json. May be given repeatedly.",
+        ),
+    ] = None,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
+    """Show what a change ends, keeps and costs, before it is made. Exit 0: it may go on; 1: no; 2: could not tell."""
+    from sweepstack.cli.output import Out
+    from sweepstack.cli.target import Target
+
+    wanted = Wanted(destroy, base, expect, request, markdown, html, tuple(output or ()))
+    return review(Target.find(stack), wanted, Out(as_json=json))
+
 
 SHOWN = 40
 """Entries of one list that are printed for people; the others are counted."""
