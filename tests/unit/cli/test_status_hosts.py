@@ -18,8 +18,9 @@ from sweepstack.channel.host_keys import default_folder
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.links import _SHARED, _SHARING
-from sweepstack.cli import collect, orphans
+from sweepstack.cli import collect
 from sweepstack.cli.output import UNSURE, YES
+from sweepstack.operations.strays import sweep as sweep_search
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.cli.support import World, by_name
@@ -133,7 +134,7 @@ def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried
 ) -> None:
     """Behind a hole in the MTU: the look waited 20 s for it, then the search 38 s more, for the same silence."""
     asked: list[str] = []
-    honest = orphans._lister
+    honest = sweep_search._lister
 
     def lister(adapter: str, *more: Any) -> Callable[[], Any]:
         def listed() -> Any:
@@ -142,7 +143,7 @@ def test_a_host_that_answers_no_look_in_time_is_not_asked_again_and_why_is_tried
 
         return listed
 
-    monkeypatch.setattr(orphans, "_lister", lister)
+    monkeypatch.setattr(sweep_search, "_lister", lister)
     monkeypatch.setattr(collect, "LOOK_SECONDS", 15.0)
     monkeypatch.setattr(collect, "TRY_SECONDS", 0.1)
     monkeypatch.setattr(ssh_mtu, "_TRIED", {})
