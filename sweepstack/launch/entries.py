@@ -18,7 +18,7 @@ from sweepstack.launch.goes_on import Line, There, across, on_another_box, ran_o
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, NotAFile, SweepstackError
 from sweepstack.onbox.common.next_version import takes_new
 
 if TYPE_CHECKING:
@@ -210,11 +210,13 @@ class QueueDamaged(JournalDamaged):
 
 
 def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
-    """The last line of each cell in a box's queue. Raises QueueDamaged for a line that is none."""
+    """The last line of each cell in a box's queue. Raises QueueDamaged for a line that is none, or no file."""
     try:
         data = channel.read(box_layout.QUEUE)
     except FileNotFoundError:
         return {}
+    except NotAFile as error:
+        raise QueueDamaged(str(error)) from error
     entries = {}
     for line in data.splitlines():
         try:

@@ -38,7 +38,7 @@ from sweepstack.launch.first_step import (
     await_first_step,
     read_journal,
 )
-from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner
+from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner, write_changed
 from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
@@ -193,15 +193,7 @@ def _lease_begins(channel: Channel, runner: str) -> None:
     words = [*(f"{name}={value}" for name, value in env.items()), *_argv(channel, runner, WATCH)]
     log = shlex.quote(channel.absolute(box_layout.RUNNER_LOG))
     script = f'#!/bin/sh\nexec env -i HOME="$HOME" {shlex.join(words)} >> {log} 2>&1 < /dev/null &\n'
-    if _differs(channel, box_layout.ON_START, script.encode()):
-        channel.write(box_layout.ON_START, script.encode(), mode=0o755)
-
-
-def _differs(channel: Channel, path: str, data: bytes) -> bool:
-    try:
-        return channel.read(path) != data
-    except FileNotFoundError:
-        return True
+    write_changed(channel, box_layout.ON_START, script.encode(), mode=0o755)
 
 
 def _with_way_off(spec: LaunchSpec, channel: Channel) -> tuple[LaunchSpec, str]:

@@ -25,7 +25,7 @@ from sweepstack.launch.spec import LaunchSpec
 from sweepstack.onbox.agent.channel import Channel, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, file_sha256, sha256_hex
-from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing
+from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing, NotAFile
 from sweepstack.onbox.common.units import spell_bytes
 
 RETRIES = 1
@@ -69,7 +69,7 @@ def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, prog
     progress(f"shipping {len(shipment.files)} file(s), {spell_bytes(shipment.bytes)}")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, box_layout.code_dir(spec.code))
-    _write_changed(
+    write_changed(
         channel,
         box_layout.shipped_list(spec.code),
         canonical_json([[file.path, file.mode, file.sha256] for file in shipment.files]),
@@ -127,7 +127,7 @@ def _found_changed(journal: Journal, code: str) -> set[str] | None:
 def _replace(channel: Channel, path: str, data: bytes, mode: int) -> None:
     try:
         found = channel.read(path)
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, NotAFile):
         found = data
     kept, number = path + FOUND, 1
     while found != data and channel.size(kept) is not None and channel.read(kept) != found:
@@ -178,12 +178,12 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
     # A folder a version: a runner that lives keeps the files that it was started from.
     channel.put_tree(files, f"{box_layout.HOME}/runner-{version}")
     for source in checkpoint_files():
-        _write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
+        write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
-        _write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
+        write_changed(channel, box_layout.SECRETS, canonical_json(dict(spec.secrets)) + b"\n", mode=SECRET_MODE)
     # Also with one worker: its next try may begin on another node before the first is proved to have ended.
     known = {"shared": {"worker_state": channel.state_command()}} if isinstance(channel, Scheduled) else {}
-    _write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
+    write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
     return f"runner-{version}/runner.py"
 
 
@@ -243,10 +243,11 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
     }
 
 
-def _write_changed(channel: Channel, path: str, data: bytes, *, mode: int = 0o644) -> None:
+def write_changed(channel: Channel, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    """Writes a file of the box, unless it has these bytes. Raises Unreachable."""
     try:
         same = channel.read(path) == data
-    except FileNotFoundError:
+    except (FileNotFoundError, NotAFile):
         same = False
     if not same:
         channel.write(path, data, mode=mode)

@@ -12,6 +12,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.core.records import ENDED, REFUSED
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.host.box_folders import CLAIM
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
@@ -76,7 +77,9 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
     ) and _claims_alone(view):
         named = []  # no other command leads on: records that are lost don't come back
-    if not _given_up([*helps, *named]):
+    if any(way.startswith(CLAIM) for way in helps):  # until that is typed nothing is proved gone, so nothing ends
+        named = [way for way in named if not gives_up(way)]
+    elif not _given_up([*helps, *named]):
         when = NOT_BACK if snapshot.evidence_problem else GIVES_UP
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked], when))
     return _copied_first(snapshot, view, sure_first([*helps, *named]))

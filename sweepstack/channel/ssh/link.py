@@ -20,7 +20,7 @@ from sweepstack.channel.ssh.failures import explained, quotes_ours, said_last, t
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
 from sweepstack.onbox.common import holes
-from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Unreachable
+from sweepstack.onbox.common.errors import NotAFile, NotYetGone, PlatformError, Unreachable
 
 OTHER_SHELL = (
     "another program reads it, such as a shell that ~/.bashrc or ~/.profile starts there (`exec zsh`). Let it start "
@@ -46,6 +46,7 @@ SILENT_SECONDS = ALIVE_SECONDS
 _KINDS: dict[str, type[PlatformError]] = {
     "NotYetGone": NotYetGone,
     "Unreachable": Unreachable,
+    "NotAFile": NotAFile,
     "PlatformError": PlatformError,
 }
 

@@ -25,7 +25,7 @@ from typing import Any
 from sweepstack.onbox.agent.file_walk import newest
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, holes
-from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, Unreachable
+from sweepstack.onbox.common.errors import NotAFile, NotYetGone, PlatformError, SweepstackError, Unreachable
 from sweepstack.onbox.common.mount_points import mount_points
 
 HEADER = struct.Struct(">cI")
@@ -321,7 +321,7 @@ def _ends(found: Mapping[str, tuple[int, bytes]]) -> dict[str, Any]:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    for kind in (NotYetGone, Unreachable, PlatformError):
+    for kind in (NotYetGone, Unreachable, NotAFile, PlatformError):
         if isinstance(error, kind):
             return {"error": kind.__name__, "text": str(error)}
     if isinstance(error, OSError) and error.errno is not None:

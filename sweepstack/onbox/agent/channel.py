@@ -108,7 +108,8 @@ class Channel(Protocol):
         ...
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """At most `limit` bytes from `offset`. FileNotFoundError when the box answered and the file is not there."""
+        """At most `limit` bytes from `offset`. FileNotFoundError when the box answered and the file is not there;
+        NotAFile when a folder, or what else is no regular file, has its name."""
         ...
 
     def size(self, path: str) -> int | None:
@@ -154,7 +155,8 @@ class Channel(Protocol):
         ...
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file atomically and fsyncs it; makes parent folders. Idempotent."""
+        """Writes a file atomically and fsyncs it; makes parent folders. Idempotent. A folder of that name is kept, as
+        `<name>.superseded-N`."""
         ...
 
     def touch(self, path: str) -> bool:

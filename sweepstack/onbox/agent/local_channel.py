@@ -20,9 +20,10 @@ from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other,
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
 from sweepstack.onbox.agent.file_writes import appear, append_lines, copy_in, open_target
 from sweepstack.onbox.common import holes, locks, processes, run_process
+from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
-from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import NotAFile, PlatformError, Unreachable
 from sweepstack.onbox.common.link_lock import owner_of, state_of
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.common.run_process import Completed
@@ -167,7 +168,10 @@ class LocalChannel:
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         with self._answering(path):
-            write_atomically(self._locate(path), data, mode=mode)
+            target = self._locate(path)
+            if target.is_dir() and not target.is_symlink():
+                set_aside(target)
+            write_atomically(target, data, mode=mode)
 
     def touch(self, path: str) -> bool:
         with self._answering(path):
@@ -346,7 +350,7 @@ class LocalChannel:
             raise Unreachable(f"{path} on {self.native_id}: {error}") from error
 
     def open_file(self, path: str) -> IO[bytes]:
-        """Opens a regular file of the box for reading. Raises FileNotFoundError, PlatformError, Unreachable."""
+        """Opens a regular file of the box for reading. Raises FileNotFoundError, NotAFile, Unreachable."""
         with self._answering(path):
             try:
                 # Non-blocking: to open a named pipe must not hang.
@@ -355,7 +359,7 @@ class LocalChannel:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                raise PlatformError(f"{path} on {self.native_id} is not a regular file")
+                raise NotAFile(f"{path} on {self.native_id} is not a regular file")
             return os.fdopen(descriptor, "rb")
 
     def _take(self, descriptor: int, lock: str) -> None:

@@ -81,6 +81,10 @@ class PlatformError(SweepstackError):
     """Root of what a platform's adapter may raise."""
 
 
+class NotAFile(PlatformError):
+    """Something has the name of a file and is none: a folder, say. What it was asked for is not known."""
+
+
 class WrongAccount(PlatformError):
     """The current key's account is not the one that rented the box."""
 

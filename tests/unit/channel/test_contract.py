@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.agent.channel import Channel
-from sweepstack.onbox.common.errors import PlatformError, Unreachable
+from sweepstack.onbox.common.errors import NotAFile, PlatformError, Unreachable
 from tests.unit.channel.worlds import World, words
 
 NAMES = ["a b", "it's", 'say "hi"', "two\nlines", "-rf", "$HOME `id` \\n !x;&|", "naïve 名前", "*?[a]", "tab\there"]
@@ -396,3 +396,16 @@ def test_a_touch_sets_the_time_of_a_file_that_is_there_and_makes_none(channel: C
     assert (world.root / "data/sweep/looked").stat().st_mtime > 1
     with pytest.raises(PlatformError):
         channel.touch("../looked")
+
+
+def test_a_folder_in_a_file_s_place_is_no_file_to_readers_and_is_kept_by_writers(
+    channel: Channel, world: World
+) -> None:
+    (world.root / "data/spec.json").mkdir(parents=True)
+    (world.root / "data/spec.json/x").write_text("kept")
+    with pytest.raises(NotAFile, match=r"data/spec\.json on .* is not a regular file"):
+        channel.read("data/spec.json")
+    assert channel.size("data/spec.json") is None
+    channel.write("data/spec.json", b"{}")
+    assert channel.read("data/spec.json") == b"{}"
+    assert (world.root / "data/spec.json.superseded-1/x").read_text() == "kept"
