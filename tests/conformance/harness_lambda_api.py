@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from sweepstack.extensions.lambda_api import power
-from sweepstack.extensions.lambda_api.api import FRESH_SECONDS
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.platforms.common.box_session import FRESH_SECONDS
 from tests.conformance.rental_harness import KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.lambda_api import (

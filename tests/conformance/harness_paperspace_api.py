@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from sweepstack.extensions.paperspace_api import power
-from sweepstack.extensions.paperspace_api.api import FRESH_SECONDS
 from sweepstack.onbox.host.platform import BoxRequest
+from sweepstack.platforms.common.box_session import FRESH_SECONDS
 from tests.conformance.rental_harness import KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.paperspace import (

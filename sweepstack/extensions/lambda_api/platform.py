@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sweepstack.extensions.lambda_api import offers as market
 from sweepstack.extensions.lambda_api import power
-from sweepstack.extensions.lambda_api.api import FRESH_SECONDS, session
-from sweepstack.extensions.lambda_api.channel import channel_to
+from sweepstack.extensions.lambda_api.api import session
 from sweepstack.extensions.lambda_api.create import create
-from sweepstack.extensions.lambda_api.lookup import by_tag, get, listed
+from sweepstack.extensions.lambda_api.states import channel_to
 from sweepstack.onbox.host.capabilities import CanStop, HasMarket, HasVolumes
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
+from sweepstack.platforms.common.box_session import FRESH_SECONDS
 from sweepstack.platforms.common.rate_limit import paced
 
 if TYPE_CHECKING:
@@ -43,23 +43,23 @@ class LambdaPlatform(HasMarket):
 
     def account(self) -> str:
         at_hand = session()
-        at_hand.instances(max_age=paced(FRESH_SECONDS))  # proves that the key is accepted
-        return at_hand.account
+        at_hand.boxes(max_age=paced(FRESH_SECONDS))  # proves that the key is accepted
+        return at_hand.account()
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        return by_tag(session(), tag, account)
+        return session().by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return get(session(), native_id, account)
+        return session().get(native_id, account)
 
     def destroy(self, native_id: str, account: str) -> None:
         power.destroy(session(), native_id, account)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
-        return listed(session(), prefix)
+        return session().tagged(prefix)
 
     def offers(self, constraints: Constraints) -> list[Offer]:
         market.must_be_possible(constraints)

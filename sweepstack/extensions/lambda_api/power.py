@@ -6,8 +6,6 @@ There is no stop.
 from __future__ import annotations
 
 from sweepstack.extensions.lambda_api.api import POLL_SECONDS, Session
-from sweepstack.extensions.lambda_api.errors import refused
-from sweepstack.extensions.lambda_api.lookup import get
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.common.deadline import Deadline, Watch
@@ -21,7 +19,7 @@ GONE_SECONDS = 30.0
 def destroy(session: Session, native_id: str, account: str) -> None:
     """See `Platform.destroy`. A terminate that hangs is cut off by the client's deadline; what Lambda shows then says
     whether it is sent once more, and no more than once."""
-    phase = get(session, native_id, account, now=True).phase
+    phase = session.get(native_id, account, now=True).phase
     if phase is Phase.GONE:
         return
     if phase is not Phase.ENDING or session.is_ending(native_id):
@@ -34,12 +32,12 @@ def destroy(session: Session, native_id: str, account: str) -> None:
                     f"Lambda does not end {native_id} yet, since it boots, and it may bill: {answer.text}. Next: the "
                     "same command again"
                 )
-            raise refused(session.http, answer, f"the end of {native_id} (it still exists and bills)")
+            raise session.refused(answer, f"the end of {native_id} (it still exists and bills)")
     seen = Phase.UNKNOWN
 
     def ended() -> bool:
         nonlocal seen
-        seen = get(session, native_id, account, now=True).phase
+        seen = session.get(native_id, account, now=True).phase
         return seen is Phase.GONE
 
     pace = paced(POLL_SECONDS)
@@ -54,7 +52,7 @@ def _terminated(session: Session, native_id: str, account: str) -> Answer | None
         try:
             return session.terminate(native_id)
         except OutcomeUnknown as error:
-            seen = get(session, native_id, account, now=True).phase
+            seen = session.get(native_id, account, now=True).phase
             if seen is Phase.GONE:
                 return None
             if last or seen is Phase.ENDING:

@@ -1,18 +1,26 @@
-"""Turns Lambda's answer about an instance into a record.
+"""Turns Lambda's answer about an instance into a record, and its refusals into our errors; the way to an instance.
 
 A status that is not in the table, or an instance that can't be read, is `UNKNOWN` with the reason, never gone. Lambda
-does not say when an instance was launched (API 1.10.0): a tag that we give it at the launch holds the time.
+does not say when an instance was launched (API 1.10.0): a tag that we give it at the launch holds the time. Its errors
+are told apart by their `error.code`: its texts may change, its codes do not (2026-11).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
+from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
+from sweepstack.platforms.common.refusals import Means, Refusals
+
+if TYPE_CHECKING:
+    from sweepstack.channel.ssh.channel import SshChannel
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """The form of a tag that can be a value of Lambda's tags."""
@@ -32,6 +40,44 @@ BILLS = {
     Phase.UNKNOWN: "it may bill in full",
 }
 """What an instance costs in each phase, for messages."""
+ROOT = "/home/ubuntu/sweepstack"
+"""The box's folder: `ubuntu` may write there, and it lies on the local disk."""
+FOLDERS = ("data", "scratch", "mnt/durable")
+"""The folders of the box's tiers: no runner starts without them."""
+FIRST_BOOT = (
+    f"#cloud-config\nruncmd:\n  - [install, -d, -o, {USER}, -g, {USER}, "
+    f"{', '.join([ROOT, f'{ROOT}/mnt', *(f'{ROOT}/{folder}' for folder in FOLDERS)])}]\n"
+)
+"""What cloud-init does once, at an instance's first boot: a create that was cancelled makes no folders."""
+
+
+def code_of(answer: Answer) -> str:
+    """The `error.code` of an answer; "" when it has none."""
+    return text(answer.data.get("error") if isinstance(answer.data, dict) else None, "code")
+
+
+REFUSALS = Refusals(
+    code_of,
+    (
+        Means(
+            NoCapacity,
+            "Lambda has no room for {asked}: {text}",
+            codes=("instance-operations/launch/insufficient-capacity",),
+        ),
+        Means(
+            InsufficientFunds,
+            "Lambda does not rent to this account ({code}: {text}). Next: see to its payment method and its billing "
+            "address in Lambda's console. Asked for: {asked}",
+            codes=("global/account-inactive", "global/invalid-address"),
+        ),
+        Means(
+            RequestRefused,
+            "Lambda refuses {asked}, since it would be more than the account may have ({text}). Next: end what is not "
+            "needed, or ask Lambda's support for a higher quota",
+            codes=("global/quota-exceeded",),
+        ),
+    ),
+)
 
 
 def marked(row: Mapping[str, Any], key: str = TAG_KEY) -> str | None:
@@ -76,9 +122,17 @@ def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> 
     )
 
 
-def gone(native_id: str, account: str) -> BoxRecord:
-    """The record of an instance that is proved gone."""
-    return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Lambda, instance {native_id}")
+def channel_to(record: BoxRecord) -> SshChannel:
+    """A channel to an instance; it does not connect yet. Raises what `probe.channel_to` raises. Another launch has
+    another address."""
+    closed = {Phase.ENDING: "is being terminated: nothing is started on it any more"}
+    return probe.channel_to(record, closed, root=ROOT)
+
+
+def why_silent(record: BoxRecord) -> str:
+    """Connects, and makes the box's folders where they are not there. Returns why the box can't be used yet; "" when
+    it can."""
+    return probe.why_silent(lambda: channel_to(record), ["mkdir", "-p", *FOLDERS])
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sweepstack.extensions.paperspace_api import power
 from sweepstack.extensions.paperspace_api.api import session
-from sweepstack.extensions.paperspace_api.channel import channel_to
 from sweepstack.extensions.paperspace_api.create import create
-from sweepstack.extensions.paperspace_api.lookup import by_tag, get, listed
+from sweepstack.extensions.paperspace_api.states import channel_to
 from sweepstack.onbox.host.capabilities import CanStop, HasBalance, HasMarket, HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 
@@ -41,13 +40,13 @@ class PaperspacePlatform(CanStop):
         return session().account()
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        return by_tag(session(), tag, account)
+        return session().by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return get(session(), native_id, account)
+        return session().get(native_id, account)
 
     def stop(self, native_id: str, account: str) -> None:
         power.stop(session(), native_id, account)
@@ -59,7 +58,7 @@ class PaperspacePlatform(CanStop):
         power.destroy(session(), native_id, account)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
-        return listed(session(), prefix)
+        return session().tagged(prefix)
 
     def channel(self, native_id: str, account: str) -> Channel:
         return channel_to(self.get(native_id, account))

@@ -6,8 +6,7 @@ A machine is deleted only when it is off, so a destroy stops it first.
 from __future__ import annotations
 
 from sweepstack.extensions.paperspace_api.api import POLL_SECONDS, Session
-from sweepstack.extensions.paperspace_api.lookup import get
-from sweepstack.extensions.paperspace_api.ready import begin, until_ready
+from sweepstack.extensions.paperspace_api.create import begin, until_ready
 from sweepstack.extensions.paperspace_api.states import BILLS
 from sweepstack.onbox.common.errors import (
     NotYetGone,
@@ -64,7 +63,7 @@ def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxReco
 
 def destroy(session: Session, native_id: str, account: str) -> None:
     """See `Platform.destroy`. A delete whose answer is lost is looked up; a later call sends it again."""
-    record = get(session, native_id, account, now=True)
+    record = session.get(native_id, account, now=True)
     if record.phase is Phase.GONE:
         return
     if record.phase not in (Phase.STOPPED, Phase.ENDING):
@@ -76,11 +75,11 @@ def destroy(session: Session, native_id: str, account: str) -> None:
     try:
         answer = session.delete(native_id)
     except OutcomeUnknown as error:
-        if get(session, native_id, account, now=True).phase is Phase.GONE:
+        if session.get(native_id, account, now=True).phase is Phase.GONE:
             return
         raise NotYetGone(f"{native_id}: {one_line(error)}. Destroy it again: a second time does no harm") from error
     if not _waited(session, native_id, account, Phase.GONE, GONE_SECONDS if answer.ok else 0.0):
-        seen = get(session, native_id, account, now=True)
+        seen = session.get(native_id, account, now=True)
         if seen.phase is Phase.GONE:
             return
         said = "" if answer.ok else f", and does not delete it now: {answer.text or answer.status}"
@@ -89,7 +88,7 @@ def destroy(session: Session, native_id: str, account: str) -> None:
 
 def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:
     """The machine as it is now. Raises PlatformError for one that is gone or is being deleted."""
-    record = get(session, native_id, account, now=True)
+    record = session.get(native_id, account, now=True)
     if record.phase in (Phase.GONE, Phase.ENDING):
         raise PlatformError(f"{native_id} is {record.phase}: it can't be {verb}")
     return record
@@ -100,7 +99,7 @@ def _waited(session: Session, native_id: str, account: str, phase: Phase, second
     PlatformError for a machine that is deleted while it is to be off."""
 
     def there() -> bool:
-        seen = get(session, native_id, account, now=True).phase
+        seen = session.get(native_id, account, now=True).phase
         if phase is Phase.STOPPED and seen in (Phase.GONE, Phase.ENDING):
             raise PlatformError(f"{native_id} is {seen}: it was deleted from elsewhere while it was being stopped")
         return seen is phase

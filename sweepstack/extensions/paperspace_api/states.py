@@ -1,22 +1,31 @@
-"""Turns Paperspace's answer about a machine into a record.
+"""Turns Paperspace's answer about a machine into a record, and its refusals into our errors; the way to a machine.
 
 A state that is not in the table, or a machine that can't be read, is `UNKNOWN` with the reason, never gone. That a
-machine is gone is never read from a machine: one with a `dtDeleted` may still be on its way out, and its disk bills.
+machine is gone is never read from a machine: one with a `dtDeleted` may still be on its way out, and its disk bills. An
+error has a `code` of the HTTP status alone, and a `message`, which is all that tells a full region from a mistake.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
+from sweepstack.platforms.common.refusals import Means, Refusals
+
+if TYPE_CHECKING:
+    from sweepstack.channel.ssh.channel import SshChannel
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """The form of a tag that can be a machine's name."""
 USER, PORT = "paperspace", 22
+ROOT = "/home/paperspace/sweepstack"
+"""The box's folder: `paperspace` may write there, and it lies on the machine's one disk."""
 _REGION = re.compile(r"\(([A-Za-z]+\d+)\)\s*$")
 _STARTING = "Paperspace says {state}: it is not ready yet"
 BILLS = {
@@ -27,16 +36,31 @@ BILLS = {
     Phase.UNKNOWN: "it may bill in full",
 }
 """What a machine costs in each phase, for messages."""
+REFUSALS = Refusals(
+    lambda answer: text(answer.data, "code"),
+    (
+        Means(
+            NoCapacity,
+            "Paperspace has no room for {asked}: {text}",
+            statuses=(400, 409, 412),
+            words=re.compile(
+                r"capacity|out of stock|not (currently )?available|unavailable|no available", re.IGNORECASE
+            ),
+        ),
+        Means(
+            RequestRefused,
+            "Paperspace refuses {asked}, since it would be more than the team may have ({text}). Next: end what is not "
+            "needed, or ask Paperspace's support for a higher limit",
+            statuses=(403,),
+            words=re.compile(r"\blimit|quota|maximum", re.IGNORECASE),
+        ),
+    ),
+)
 
 
 def is_deleted(row: Mapping[str, Any]) -> bool:
     """Whether Paperspace says that its delete was begun."""
     return row.get("dtDeleted") is not None
-
-
-def carries(row: Mapping[str, Any], tag: str) -> bool:
-    """Whether the machine is the box of this tag: the tag is its name, the one thing that we can write on it."""
-    return row.get("name") == tag
 
 
 def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> BoxRecord:
@@ -64,9 +88,17 @@ def record_of(row: Mapping[str, Any], account: str, *, ending: bool = False) -> 
     )
 
 
-def gone(native_id: str, account: str) -> BoxRecord:
-    """The record of a machine that is proved gone."""
-    return BoxRecord(native_id, "", account, Phase.GONE, None, None, f"Paperspace, machine {native_id}")
+def channel_to(record: BoxRecord) -> SshChannel:
+    """A channel to a machine; it does not connect yet. Raises what `probe.channel_to` raises. Each start has another
+    address."""
+    off = {phase: f"is {phase}: nothing runs on it until it is started" for phase in (Phase.STOPPED, Phase.STOPPING)}
+    closed = {Phase.ENDING: "is being deleted: nothing is started on it any more", **off}
+    return probe.channel_to(record, closed, root=ROOT)
+
+
+def why_silent(record: BoxRecord) -> str:
+    """Connects and runs a command. Returns why the box can't be used yet; "" when it can."""
+    return probe.why_silent(lambda: channel_to(record), ["true"])
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:

@@ -1,12 +1,12 @@
 """Renting a box, as adapters do it alike: one order of steps, and what differs as hooks.
 
-`rented` holds the tag's lock, and says which box it is; `first_granted` asks for the offers; `until_ready` waits.
+`create` is the order: lock, find, wanted?, rent, made, too dear?, ready. `first_granted` asks for the offers, one after
+another; `until_ready` waits.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -25,43 +25,53 @@ CENT_OF_A_CENT = 1e-4
 
 
 @dataclass(frozen=True)
-class Tagged:
-    """How an adapter finds and makes the box of a tag. `by_id` and `by_tag` return None only for one that is proved
+class Hooks:
+    """What an adapter says of its own in `create`. `by_id` and `by_tag` return None only for a box that is proved
     absent.
 
     `by_tag`: takes how old a list may be, in seconds, and `first_look` that of the first list. `rent`: costs money; it
-    is called while the tag's lock is held (which gives the `Memory`), with the user's key in the request, and when it
-    is proved that there is no box of this tag. `adopt`: raises for a box of this tag that can't be used. `word`: what
-    is said of a box that `rent` made.
+    is called while the tag's lock is held (which gives the `Memory`), and when it is proved that there is no box of
+    this tag. `adopt`: raises for a box of this tag that can't be used. `begin`: what is done to the box while the lock
+    is held. `dear`: raises for a box that costs too much; asked before and after `ready`. `ready`: blocks until the box
+    can be used; it is told whether it was made just now, since one that was adopted and stands still is returned as it
+    is: the caller starts it. `word`: what is said of a box that `rent` made.
     """
 
     platform: str
     account: str
     by_id: Callable[[str], BoxRecord | None]
     by_tag: Callable[[float], BoxRecord | None]
-    rent: Callable[[BoxRequest, Memory], BoxRecord]
+    rent: Callable[[Memory], BoxRecord]
     adopt: Callable[[BoxRecord], None]
-    word: str = "rented"
+    ready: Callable[[BoxRecord, bool], BoxRecord]
+    dear: Callable[[BoxRecord], None]
+    begin: Callable[[BoxRecord], BoxRecord] = lambda record: record
     first_look: Callable[[Memory], float] = lambda memory: 0.0
+    word: str = "rented"
 
 
-@contextlib.contextmanager
-def rented(tagged: Tagged, request: BoxRequest, wait: Wait) -> Iterator[tuple[BoxRecord, bool]]:
-    """Gives the box of the request's tag, and whether it was made just now; the tag's lock is held inside. Costs money.
-    Blocks. Raises what `Platform.create` raises."""
-    with hold_tag_lock(tagged.platform, tagged.account, request.tag, wait, request.asked) as memory:
-        age = tagged.first_look(memory)
-        record = memory.find(tagged.by_id, lambda: tagged.by_tag(age), lambda: tagged.by_tag(0.0))
-        made = record is None
-        if record is None:
-            must_be_wanted(request, wait)
-            record = tagged.rent(with_key(request), memory)
+def create(hooks: Hooks, request: BoxRequest, wait: Wait) -> BoxRecord:
+    """See `Platform.create`."""
+    with hold_tag_lock(hooks.platform, hooks.account, request.tag, wait, request.asked) as memory:
+        age = hooks.first_look(memory)
+        try:
+            record = memory.find(hooks.by_id, lambda: hooks.by_tag(age), lambda: hooks.by_tag(0.0))
+            made = record is None
+            if record is None:
+                must_be_wanted(request, wait)
+                record = hooks.rent(memory)
+        except DeadlineOver as error:
+            raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
         memory.made(record.native_id)
         if not made:
-            tagged.adopt(record)
+            hooks.adopt(record)
         note = f" ({record.note})" if record.note else ""
-        wait.progress(f"{request.name}: {tagged.word if made else 'adopted'} {record.location}{note}")
-        yield record, made
+        wait.progress(f"{request.name}: {hooks.word if made else 'adopted'} {record.location}{note}")
+        record = hooks.begin(record)
+    hooks.dear(record)
+    record = hooks.ready(record, made)
+    hooks.dear(record)
+    return record
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ NoneLeft = Callable[[list[PlatformError], list[str]], PlatformError]
 
 def first_granted(
     tries: Iterable[Try[R]],
-    look: Callable[[], BoxRecord | None],
+    look: Callable[[], BoxRecord | None] | None,
     request: BoxRequest,
     wait: Wait,
     deadline: Deadline,
@@ -88,8 +98,9 @@ def first_granted(
     refusals: list[str],
     none_left: NoneLeft | None = None,
 ) -> R | BoxRecord:
-    """What the first of the `tries` that is granted made, or the box that `look` finds after a lost answer. Costs
-    money. Call it while holding the tag's lock (which gives `memory`), and tell `memory` what was made.
+    """What the first of the `tries` that is granted made, or the box that `look` finds after a lost answer (None: the
+    tries look for it by themselves). Costs money. Call it while holding the tag's lock (which gives `memory`), and tell
+    `memory` what was made.
 
     Adds each refusal to `refusals`. Raises `none_left`, by default NoCapacity with all of them, when no offer is left,
     or when the time is over after a refusal; PlatformError when it is over before; at once, what `send` raises."""
@@ -104,38 +115,44 @@ def first_granted(
         return type(last)(f"{last}\n  no other offer was asked for: {why}")
 
     reasons: list[PlatformError] = []
-    for one in tries:
-        must_be_wanted(request, wait)
-        if why := deadline.why_over():
-            raise too_late(why)
-        wait.progress(f"{request.name}: asking {one.what}")
-        with memory.renting():
-            memory.sending()
-            try:
-                granted = sent_or_found(one.send, look, LOOKS, request.name, wait)
-            except DeadlineOver as error:
-                raise too_late(str(error)) from error
-            if isinstance(granted, PlatformError):
-                memory.nothing()
-        if not isinstance(granted, PlatformError):
-            return granted
-        reasons.append(granted)
-        refusals.append(f"{one.name}: {one_line(granted)}")
-        wait.progress(f"{request.name}: {one_line(granted)}")
+    try:
+        for one in tries:
+            must_be_wanted(request, wait)
+            if why := deadline.why_over():
+                raise DeadlineOver(why)
+            wait.progress(f"{request.name}: asking {one.what}")
+            with memory.renting():
+                memory.sending()
+                granted = one.send() if look is None else sent_or_found(one.send, look, LOOKS, request.name, wait)
+                if isinstance(granted, PlatformError):
+                    memory.nothing()
+            if not isinstance(granted, PlatformError):
+                return granted
+            reasons.append(granted)
+            refusals.append(f"{one.name}: {one_line(granted)}")
+            wait.progress(f"{request.name}: {one_line(granted)}")
+    except DeadlineOver as error:
+        raise too_late(str(error)) from error
     raise error_of_all()
 
 
 @dataclass(frozen=True)
 class Comes:
     """How a box comes up. `look`: the box as it is now, None while that is too early to tell. `silent`: why one that
-    runs can't be used yet, "" when it can. `bills`: what its owner pays in each phase, in words. `ended`: what happened
-    to one that is gone; `cause`: what may be wrong with one that stands still and has no note."""
+    runs can't be used yet, "" when it can; `waits`: the same of one that is being made. `bills`: what its owner pays in
+    each phase, in words. `ended`: what happened to one that is gone; `cause`: what may be wrong with one that stands
+    still and has no note; with `rests` it is returned as it is. `last`: the box once more, when the waiting ended
+    before it was ready.
+    """
 
     look: Callable[[], BoxRecord | None]
     silent: Callable[[BoxRecord], str]
     bills: Mapping[Phase, str]
     ended: str
     cause: str
+    waits: Callable[[BoxRecord], str] = lambda seen: ""
+    rests: bool = False
+    last: Callable[[BoxRecord], BoxRecord] = lambda seen: seen
 
 
 def until_ready(name: str, record: BoxRecord, comes: Comes, watch: Watch) -> BoxRecord:
@@ -156,7 +173,10 @@ def until_ready(name: str, record: BoxRecord, comes: Comes, watch: Watch) -> Box
         if seen.phase is Phase.RUNNING:
             why_not = comes.silent(seen)
             return not why_not
-        return seen.phase is not Phase.CREATING
+        if seen.phase is Phase.CREATING:
+            why_not = comes.waits(seen)
+            return False
+        return True
 
     try:
         why = watch.until(settled)
@@ -166,9 +186,11 @@ def until_ready(name: str, record: BoxRecord, comes: Comes, watch: Watch) -> Box
     if seen.phase is Phase.GONE:
         ended = f"{record.native_id} was {comes.ended}, not by this command, while it was being made"
         raise PlatformError(f"{ended}: nothing bills")
+    if why:
+        seen = comes.last(seen)
     if why and why_not:
         why = f"{why} ({why_not})"
-    if not why and seen.phase is not Phase.RUNNING:
+    if not why and seen.phase is not Phase.RUNNING and not (comes.rests and seen.phase is Phase.STOPPED):
         why = f"{name} is {seen.phase}, not running: {seen.note or comes.cause}"
     if why:
         raise StillCreating(record.native_id, seen.outputs(), [f"{why}; {comes.bills.get(seen.phase, 'it may bill')}"])
@@ -191,14 +213,13 @@ def with_key(request: BoxRequest) -> BoxRequest:
     return replace(request, public_key=public_key())
 
 
-def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None, *, digits: int = 4) -> None:
-    """Raises StillCreating for a box that costs more than `max_price` (USD/h). Does not end it: a person decides.
-    `digits`: of its price, in the message."""
+def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) -> None:
+    """Raises StillCreating for a box that costs more than `max_price` (USD/h). Does not end it: a person decides."""
     price = record.price_per_hour
     if max_price is None or price is None or price <= max_price + CENT_OF_A_CENT:
         return
     why = (
-        f"{name} was rented and costs {price:.{digits}f} USD/h, above the {max_price:.4f} that you allow: it bills "
+        f"{name} was rented and costs {price:.4f} USD/h, above the {max_price:.4f} that you allow: it bills "
         "now. Raise max_price to keep it, or destroy it"
     )
     raise StillCreating(record.native_id, record.outputs(), [why])

@@ -21,7 +21,7 @@ from sweepstack.platforms.common import renting
 from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.renting import Comes, Tagged, Try, first_granted, must_not_be_too_dear, rented
+from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, must_not_be_too_dear, with_key
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.runpod import bodies, spot
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, session
@@ -46,26 +46,29 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     at_hand, deadline = session(), Deadline(wait.deadline, wait.cancelled)
     account = at_hand.account()
     volume = for_box(at_hand, request)
-    tagged = Tagged(
+
+    def ready(record: BoxRecord, made: bool) -> BoxRecord:
+        if record.phase is Phase.STOPPED and not made:
+            return record
+        return until_ready(at_hand, request.name, record, wait, deadline=deadline)
+
+    hooks = Hooks(
         "runpod",
         account,
-        partial(by_id, at_hand),
-        lambda age: by_tag(at_hand, request.tag, max_age=age, known=request.known),
-        lambda asked, memory: _rent(at_hand, asked, volume, wait, memory),
-        lambda record: must_fit(record, mounts_of(at_hand, record), request, volume),
+        by_id=partial(by_id, at_hand),
+        by_tag=lambda age: by_tag(at_hand, request.tag, max_age=age, known=request.known),
+        rent=lambda memory: _rent(at_hand, with_key(request), volume, wait, memory),
+        adopt=lambda record: must_fit(record, mounts_of(at_hand, record), request, volume),
+        ready=ready,
+        dear=lambda record: must_not_be_too_dear(record, request.name, request.max_price),
         # When this machine never asked for this tag, a list that another caller has just read is enough.
         first_look=lambda memory: paced(NEW_TAG_SECONDS) if memory.first else 0.0,
     )
-    with rented(tagged, request, wait) as (record, made):
-        pass
-    must_not_be_too_dear(record, request.name, request.max_price)
-    if record.phase is Phase.STOPPED and not made:
-        return record
-    return until_ready(at_hand, request.name, record, wait, deadline=deadline, max_price=request.max_price)
+    return renting.create(hooks, request, wait)
 
 
 def _rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory) -> BoxRecord:
-    """Makes the pod, or adopts the one that a create with a lost answer made. Costs money. See `Tagged.rent`.
+    """Makes the pod, or adopts the one that a create with a lost answer made. Costs money. See `Hooks.rent`.
 
     Raises NoCapacity with every refusal when no offer could be rented; RequestRefused when RunPod refused all offers
     for the same other reason, which then lies in the request; InsufficientFunds and OutcomeUnknown at once.
@@ -126,7 +129,6 @@ def until_ready(
     wait: Wait,
     *,
     deadline: Deadline | None = None,
-    max_price: float | None = None,
     restarted: bool = False,
 ) -> BoxRecord:
     """Blocks until the pod runs, has an address, and answers there. Every error that leaves it rented is StillCreating
@@ -150,9 +152,7 @@ def until_ready(
 
     cause = "its image can't be run, or it was stopped, not by this command"
     watch = Watch(deadline, f"{name} ({record.native_id}) to be ready", session.poll_seconds, wait)
-    seen = renting.until_ready(name, record, Comes(look, silent, BILLS, "removed", cause), watch)
-    must_not_be_too_dear(seen, name, max_price)
-    return seen
+    return renting.until_ready(name, record, Comes(look, silent, BILLS, "removed", cause), watch)
 
 
 def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from functools import partial
 
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
@@ -23,11 +24,11 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe, start_lease
+from sweepstack.platforms.common import probe, renting, start_lease
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
+from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted
 from sweepstack.platforms.common.tag_memory import Memory
 from sweepstack.platforms.vastai import volumes
 from sweepstack.platforms.vastai.api import VERB_SECONDS
@@ -37,7 +38,7 @@ from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_s
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.power import end_for_sure, own_stop
 from sweepstack.platforms.vastai.session import Session, box_number, still_creating
-from sweepstack.platforms.vastai.states import is_fatal, status_message
+from sweepstack.platforms.vastai.states import BILLS, is_fatal, status_message
 
 DEFAULT_IMAGE = "ubuntu:22.04"
 """Small, so that it is pulled quickly; the driver's libraries come from the host."""
@@ -57,10 +58,6 @@ KEY_SECONDS = 20.0
 _GONE_SECONDS = 60.0
 
 
-class _Removed(PlatformError):
-    """The box was ended from elsewhere while we waited for it."""
-
-
 class Renting:
     """One create; costs money. See `Platform.create`."""
 
@@ -71,7 +68,6 @@ class Renting:
         self._wait = wait
         self._paid = 0.0
         self._egress: float | None = None
-        self._refusals: list[str] = []
 
     def run(self) -> BoxRecord:
         """The box, ready to be used. Blocks. Raises what `Platform.create` raises."""
@@ -80,43 +76,24 @@ class Renting:
             raise PlatformError(f"the tag {request.tag[:80]!r} can't be a label of vast.ai: 1 to 256 characters")
         if request.public_key and len(request.public_key.split()) < 2:
             raise PlatformError("the public key is none: `ssh-ed25519 AAAA…` is what one looks like")
-        try:
-            with hold_tag_lock("vastai", self._session.account, request.tag, self._wait, request.asked) as memory:
-                present = self._found() or memory.box(self._by_id, self._found)
-                if present is None:
-                    self._must_be_wanted()
-                    with memory.renting():  # only after OutcomeUnknown and StillCreating may there be a box
-                        identifier = self._rent(memory)
-                    memory.made(str(identifier))
-                else:
-                    memory.made(present.native_id)
-                    identifier = self._fitting(present)
-        except DeadlineOver as error:
-            if self._refusals and not self._wait.cancelled.is_set():
-                none_left = no_offer_left(self._refusals, request.name)
-                raise NoCapacity(f"{none_left}\n  no other offer was asked for: {error}") from error
-            raise PlatformError(f"{error}: no request to make {request.name} was sent") from error
-        if present is None:
-            self._wait.progress(f"{request.name}: rented instance {identifier} of vast.ai")
-            return replace(self._until_ready(identifier, adopted=False), egress_per_gb=self._egress)
-        self._wait.progress(f"{request.name}: adopted instance {identifier} of vast.ai{_told(present.note)}")
+        hooks = Hooks(
+            "vastai",
+            self._session.account,
+            by_id=self._by_id,
+            by_tag=lambda age: self._found(),
+            rent=self._rent,
+            adopt=self._must_fit,
+            ready=lambda record, made: self._until_ready(record, adopted=not made),
+            dear=self._must_not_be_too_dear,
+        )
+        return renting.create(hooks, request, self._wait)
+
+    def _must_fit(self, present: BoxRecord) -> None:
+        """Returns when the box that carries the tag is proved to have the volumes that are asked for."""
+        tag = self._request.tag
         if present.phase is Phase.ENDING:
-            raise NotYetGone(f"instance {identifier} carries the tag {request.tag} and is being destroyed: finish that")
-        if present.phase.at_rest:
-            return present
-        return self._until_ready(identifier, adopted=True)
-
-    def _fitting(self, present: BoxRecord) -> int:
-        """The id of the box that carries the tag, once it is proved to have the volumes that are asked for."""
-        if present.phase is not Phase.ENDING:
-            session, wanted = self._session, set(self._request.mounts.values())
-            number = int(present.native_id)
-            volumes.must_fit(session, number, self._request.tag, wanted)
-        return int(present.native_id)
-
-    def _must_be_wanted(self) -> None:
-        if self._wait.cancelled.is_set():
-            raise PlatformError(f"cancelled before {self._request.name} was made: nothing exists, nothing bills")
+            raise NotYetGone(f"instance {present.native_id} carries the tag {tag} and is being destroyed: finish that")
+        volumes.must_fit(self._session, int(present.native_id), tag, set(self._request.mounts.values()))
 
     def _found(self) -> BoxRecord | None:
         return self._session.found(self._request.tag, known=self._request.known)
@@ -127,29 +104,45 @@ class Renting:
 
     # ---------------------------------------------------------------- renting
 
-    def _rent(self, memory: Memory) -> int:
-        """The id of a new instance. Raises NoCapacity with every refusal when no offer could be rented."""
-        refusals = self._refusals
+    def _rent(self, memory: Memory) -> BoxRecord:
+        """A new instance, before any answer shows it. Raises NoCapacity with every refusal when no offer could be
+        rented."""
         volume, machine = volumes.for_box(self._session, self._request, self._wait)
+        refusals: list[str] = []
+        tries = self._tries(volume, machine, refusals, memory)
+
+        def none_left(_reasons: list[PlatformError], refused: list[str]) -> PlatformError:
+            nothing = f"{self._request.name}: {self._nothing_fits(machine)}; nothing was rented"
+            return no_offer_left(refused, self._request.name) if refused else NoCapacity(nothing)
+
+        try:
+            return first_granted(
+                tries, None, self._request, self._wait, self._session.deadline, memory, refusals, none_left
+            )
+        finally:
+            tries.close()  # gives the last offer free
+
+    def _tries(
+        self, volume: int | None, machine: int | None, refusals: list[str], memory: Memory
+    ) -> Generator[Try[BoxRecord]]:
         market = market_at(self._client.source)
         for ask in self._free_asks(machine, refusals):
-            name = (
-                f"offer {ask.offer.key} ({ask.offer.gpu_count} x {ask.offer.gpu}, {ask.offer.price_per_hour:.4f} USD/h)"
-            )
+            offer = ask.offer
+            what = f"offer {offer.key} ({offer.gpu_count} x {offer.gpu}, {offer.price_per_hour:.4f} USD/h)"
             try:
-                self._must_be_wanted()
-                return self._attempt(ask, volume, memory)
-            except (NoCapacity, RentedAnyway) as error:
-                refusals.append(f"{name}: {error}")
-                self._wait.progress(f"{self._request.name}: {refusals[-1]}")
-            except (RateLimited, DeadlineOver):
-                market.give_back(ask.ask_id)
-                raise
+                yield Try(what, f"vast.ai for {what}", partial(self._asked, ask, volume, memory))
             finally:
                 market.settle(ask.ask_id)
-        if not refusals:
-            raise NoCapacity(f"{self._request.name}: {self._nothing_fits(machine)}; nothing was rented")
-        raise no_offer_left(refusals, self._request.name)
+
+    def _asked(self, ask: Ask, volume: int | None, memory: Memory) -> BoxRecord | PlatformError:
+        """The new instance, or the refusal where the next offer is worth a try."""
+        try:
+            return self._guess(self._attempt(ask, volume, memory))
+        except (NoCapacity, RentedAnyway) as error:
+            return error
+        except (RateLimited, DeadlineOver):
+            market_at(self._client.source).give_back(ask.ask_id)
+            raise
 
     def _free_asks(self, machine: int | None, refusals: list[str]) -> Iterator[Ask]:
         """The offers that no other box of this process takes. Each is reserved for this box when it is yielded. A
@@ -197,7 +190,6 @@ class Renting:
         linked = {}
         if volume is not None:
             linked = {"link_volume": volume, "mount_path": f"{ROOT}/{next(iter(self._request.mounts))}"}
-        memory.sending()
         try:
             return self._client.create(
                 ask.ask_id,
@@ -272,65 +264,59 @@ class Renting:
 
     # ---------------------------------------------------------------- waiting
 
-    def _until_ready(self, identifier: int, *, adopted: bool) -> BoxRecord:
-        seen = self._guess(identifier)
-        reason = told = ""
+    def _until_ready(self, record: BoxRecord, *, adopted: bool) -> BoxRecord:
+        if adopted and record.phase.at_rest:
+            return record
+        identifier = int(record.native_id)
         keyed = not self._request.public_key or (not adopted and self._let_in_at_once(identifier))
-        shown = adopted
+        shown, told = adopted, ""
         deadline = self._session.deadline
         absent, dead_end = (Lasting(deadline, paced(GRACE_SECONDS)) for _ in range(2))
         begun, since = deadline.left(), time.monotonic()
 
-        def ready() -> bool:
-            nonlocal seen, reason, keyed, shown, told
-            try:
-                row = self._look(identifier, since, shown or begun - deadline.left() > paced(GRACE_SECONDS))
-            except DeadlineOver:
-                raise
-            except Unreachable as error:  # the box goes on booting while vast.ai does not answer
-                told = f" ({error})"
-                return False
+        def look() -> BoxRecord | None:
+            nonlocal keyed, shown, told
+            row = self._look(identifier, since, shown or begun - deadline.left() > paced(GRACE_SECONDS))
             if absent.held(row is None and shown):
-                raise _Removed(f"{identifier} was removed, not by this command, while it was being made: nothing bills")
+                return replace(record, phase=Phase.GONE)
             if row is None:
-                return False  # it was made a moment ago: not every answer knows it yet
+                return None  # it was made a moment ago: not every answer knows it yet
             shown, seen, told = True, self._session.record(row), status_message(row)
             keyed = keyed or self._let_in(identifier, adopted=adopted)
-            stuck = dead_end.held(seen.phase not in (Phase.RUNNING, Phase.CREATING))
-            if seen.phase is Phase.RUNNING:
-                return keyed and self._answers(seen)
-            if is_fatal(row):
-                reason = seen.note
-                return True
-            if seen.phase is Phase.CREATING:
-                reason = ""
-                return False
-            if seen.phase is Phase.STOPPED and adopted:
-                return True
-            if stuck:
-                reason = self._stands(seen) + told
-                return True
-            return False
+            on_its_way = seen.phase in (Phase.RUNNING, Phase.CREATING)
+            if dead_end.held(not on_its_way):
+                return replace(seen, note=f"{self._stands(seen)}{told}".strip())
+            return seen if on_its_way or is_fatal(row) or (adopted and seen.phase is Phase.STOPPED) else None
 
-        try:
-            what = f"{self._request.name} ({identifier}) to be ready"
-            why = self._session.watch(what, self._wait, behind="create", later=not adopted).until(ready)
-            if why:
-                seen = self._last_look(identifier, seen)
-        except _Removed:
-            raise
-        except PlatformError as error:  # the error carries the id, so that it is not lost
-            raise still_creating(seen, str(error)) from error
-        if why or reason:
-            raise still_creating(seen, why + told if why else "", reason or seen.note)
+        def silent(seen: BoxRecord) -> str:
+            if not keyed:
+                return "your key is not let in yet"
+            return "" if self._answers(seen) else "it runs, and does not answer"
+
+        what = f"{self._request.name} ({identifier}) to be ready"
+        watch = self._session.watch(what, self._wait, behind="create", later=not adopted)
+        comes = Comes(
+            look,
+            silent,
+            BILLS,
+            "removed",
+            "vast.ai does not say why",
+            waits=lambda seen: told.strip(" ()"),
+            rests=adopted,
+            last=self._last_look,
+        )
+        seen = renting.until_ready(self._request.name, record, comes, watch)
+        return seen if adopted else replace(seen, egress_per_gb=self._egress)
+
+    def _must_not_be_too_dear(self, seen: BoxRecord) -> None:
+        """Of a box that was rented just now: one that was adopted may bid more by now."""
         ceiling = self._request.max_price
-        if not adopted and ceiling is not None and (seen.price_per_hour or 0.0) > ceiling * 1.001:
+        if self._paid and ceiling is not None and (seen.price_per_hour or 0.0) > ceiling * 1.001:
             raise still_creating(
                 seen,
-                f"instance {identifier} costs {seen.price_per_hour:.4f} USD/h, and at most {ceiling:g} is allowed: "
+                f"instance {seen.native_id} costs {seen.price_per_hour:.4f} USD/h, and at most {ceiling:g} is allowed: "
                 f"vast.ai offered it for {self._paid:.4f}. It runs and bills",
             )
-        return seen
 
     def _look(self, identifier: int, since: float, thorough: bool) -> Row | None:
         """The instance in a list that all waiting callers share. `thorough`: prove its absence before returning
@@ -368,21 +354,18 @@ class Renting:
         mounts = {mount: f"{ROOT}/{mount}" for mount in self._request.mounts}
         return not probe.ON or answers(seen.native_id, seen.endpoint, mounts)
 
-    def _last_look(self, identifier: int, seen: BoxRecord) -> BoxRecord:
+    def _last_look(self, seen: BoxRecord) -> BoxRecord:
         """The box's record when the waiting was ended early: the engine stores the state of this moment."""
         session = self._session.with_deadline(paced(10.0) + 5.0)
         with contextlib.suppress(PlatformError):
-            row = session.client.listed(identifier, session.deadline)
+            row = session.client.listed(int(seen.native_id), session.deadline)
             return session.record(row) if row is not None else seen
         return seen
 
     def _stands(self, seen: BoxRecord) -> str:
         if seen.phase is Phase.STOPPED and self._request.constraints.spot:
-            return (
-                f"the bid was too low from the start: instance {seen.native_id} stands still, and its disk bills. "
-                "Raise the bid, or destroy it"
-            )
-        return f"instance {seen.native_id} is {seen.phase}, not running{_told(seen.note)}"
+            return "the bid was too low from the start: it stands still. Raise the bid, or destroy it"
+        return seen.note
 
     def _guess(self, identifier: int) -> BoxRecord:
         """The record of a box that no answer shows yet."""
@@ -395,7 +378,3 @@ class Renting:
             None,
             "vast.ai",
         )
-
-
-def _told(note: str) -> str:
-    return f" ({note})" if note else ""

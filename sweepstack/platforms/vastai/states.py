@@ -44,6 +44,13 @@ TELLS = {
 }
 EXITED = "its container has ended (exited). For some minutes after a start it is shown like this, too"
 MAY_START = "it is scheduled to run: it may start, and bill, at any time until it is stopped"
+BILLS = {
+    Phase.CREATING: "it may bill in full",
+    Phase.RUNNING: "it bills in full",
+    Phase.STOPPED: "its disk bills",
+    Phase.UNKNOWN: "it may bill in full",
+}
+"""What an instance costs in each phase, for messages."""
 FATAL_MESSAGE = ": OCI runtime create failed:"
 HOURS_A_MONTH = 730.0
 _PORT = "22/tcp"

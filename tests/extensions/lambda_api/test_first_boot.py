@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from sweepstack.extensions.lambda_api import channel as lambda_api
+from sweepstack.extensions.lambda_api import states as lambda_api
 from tests.extensions.first_boot import add_user, machine, public_key, record, use
 from tests.simulators.machines import Machine
 

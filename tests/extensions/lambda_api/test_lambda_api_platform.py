@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.extensions.lambda_api import api, same_account
+from sweepstack.extensions.lambda_api import api
 from sweepstack.extensions.lambda_api.states import UNHEALTHY, record_of
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
@@ -404,7 +404,7 @@ def test_another_account_s_key_proves_no_end_and_a_damaged_note_knows_nothing(
         platform.get(box.native_id, box.account)
     exchange()
     platform.get(box.native_id, box.account)
-    note = same_account._path()
+    note = api.same_account_note()
     assert note.stat().st_mode & 0o777 == 0o600
     assert not any(key in note.read_text() for key in (KEY, NEW_KEY))
     note.write_text(damage)
@@ -443,7 +443,7 @@ def test_the_types_that_fit_are_offered_cheapest_first(
 
 def test_one_list_serves_many_reads(sim: LambdaSim, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = [platform.create(replace(REQUEST, tag=f"{TAG}{number}"), wait=Wait(60)) for number in range(3)]
-    monkeypatch.setattr("sweepstack.extensions.lambda_api.lookup.FRESH_SECONDS", 1e6)
+    monkeypatch.setattr("sweepstack.platforms.common.box_session.FRESH_SECONDS", 1e6)
     sim.calls.clear()
     for box in boxes:
         assert platform.get(box.native_id, box.account) == box

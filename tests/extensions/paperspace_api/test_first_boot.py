@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sweepstack.extensions.paperspace_api import channel as paperspace_api
-from sweepstack.extensions.paperspace_api.login_script import login_script
+from sweepstack.extensions.paperspace_api import states as paperspace_api
+from sweepstack.extensions.paperspace_api.api import login_script
 from tests.extensions.first_boot import add_user, machine, public_key, record, use
 from tests.simulators.machines import Machine
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from sweepstack.extensions.paperspace_api import api
-from sweepstack.extensions.paperspace_api.login_script import login_script
-from sweepstack.extensions.paperspace_api.machine_types import disk_gb, fitting, must_be_possible
+from sweepstack.extensions.paperspace_api.api import login_script
+from sweepstack.extensions.paperspace_api.offers import disk_gb, fitting, must_be_possible
 from sweepstack.extensions.paperspace_api.platform import PaperspacePlatform
 from sweepstack.extensions.paperspace_api.states import record_of
 from sweepstack.onbox.common.errors import (
@@ -512,7 +512,7 @@ def test_one_list_serves_many_reads(
     sim: PaperspaceSim, platform: PaperspacePlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boxes = [platform.create(replace(REQUEST, tag=f"{TAG}{number}"), wait=Wait(60)) for number in range(3)]
-    monkeypatch.setattr("sweepstack.extensions.paperspace_api.lookup.FRESH_SECONDS", 1e6)
+    monkeypatch.setattr("sweepstack.platforms.common.box_session.FRESH_SECONDS", 1e6)
     sim.calls.clear()
     for box in boxes:
         assert platform.get(box.native_id, box.account).phase is Phase.RUNNING

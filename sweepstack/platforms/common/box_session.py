@@ -1,0 +1,244 @@
+"""One key of a platform that lists its boxes whole and shows each by its id: what adapters ask of it alike."""
+
+from __future__ import annotations
+
+import abc
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from sweepstack.onbox.common.errors import (
+    InsufficientFunds,
+    NotAuthorized,
+    OutcomeUnknown,
+    PlatformError,
+    Unreachable,
+)
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common import sessions
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.listed import Listed, Names, first_of
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.refusals import Refusals
+from sweepstack.platforms.common.single_flight import SingleFlight
+
+FRESH_SECONDS = 8.0
+"""A box may be read from a list of this age, unless a write of ours came after it."""
+LAG_SECONDS = 60.0
+"""For so long a box that we made may not be found by its id, and still be there. No platform names a figure."""
+READ_SECONDS = 180.0
+"""Limit for a read: the requests for other boxes come first."""
+
+Row = Mapping[str, Any]
+
+
+class BoxSession(abc.ABC):
+    """One key at one API address, with its shared answers. Safe to share between threads.
+
+    `names`: what messages call the platform and its boxes; `form`: how an id looks; `path`: of the list, below which
+    each box has its own; `no_such_thing`: the code of the answer for an id that the platform does not know. An adapter
+    gives these and the methods that are abstract, and reads the rows.
+    """
+
+    names: ClassVar[Names]
+    form: ClassVar[re.Pattern[str]]
+    path: ClassVar[str]
+    no_such_thing: ClassVar[str]
+    refusals: ClassVar[Refusals]
+    one_look_is_enough: ClassVar[bool] = True
+    """Whether a box that was shown once is gone when it is not found: False where answers may go back in time."""
+
+    def __init__(self, http: HttpClient) -> None:
+        self.http = http
+        self._boxes = SingleFlight[Listed]()
+        self._made: dict[str, float] = {}  # id → when we made it (monotonic)
+        self._ended: set[str] = set()  # ids whose end was accepted
+
+    @abc.abstractmethod
+    def account(self) -> str:
+        """The account of the key. Raises NotAuthorized, Unreachable."""
+
+    @abc.abstractmethod
+    def must_reach(self, account: str, what: str, *, absent: bool) -> None:
+        """Raises WrongAccount when what the key says of `what` proves nothing, since it may be another `account`'s.
+        `absent`: it was asked for, and is not there."""
+
+    def reached(self, account: str) -> None:  # noqa: B027 (most platforms say whose a key is)
+        """Called when the key shows a box that is on record for `account`."""
+
+    @abc.abstractmethod
+    def rows(self) -> Iterable[Any]:
+        """All boxes of the account, as the platform lists them now. Raises Unreachable."""
+
+    @abc.abstractmethod
+    def record_of(self, row: Row, account: str, *, ending: bool) -> BoxRecord:
+        """A row as a record. `ending`: its end was accepted, whatever the row says."""
+
+    @abc.abstractmethod
+    def carries(self, row: Row, tag: str) -> bool:
+        """Whether the row is the box of this tag."""
+
+    def data(self, answer: Answer, asked: str) -> Any:
+        """What a read gave. Raises Unreachable, or NotAuthorized, where it was refused: then nothing is known."""
+        if not answer.ok:
+            error = self.refused(answer, asked)
+            kind = NotAuthorized if isinstance(error, NotAuthorized | InsufficientFunds) else Unreachable
+            raise kind(f"{error}. What {self.names.platform} has is not known") from None
+        return answer.data
+
+    def refused(self, answer: Answer, asked: str) -> PlatformError:
+        """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
+        return self.refusals.error(self.http, answer, asked)
+
+    def checked_id(self, native_id: str) -> str:
+        """See `sessions.checked_id`."""
+        return sessions.checked_id(native_id, self.form, f"{self.names.platform} {self.names.boxes.removesuffix('s')}")
+
+    def boxes(self, *, max_age: float = 0.0) -> Listed:
+        """All boxes that the key sees. `max_age`: seconds that the list may be old. Raises Unreachable."""
+
+        def read() -> Listed:
+            found = Listed.of(self.names, self.rows())
+            self._shown(found.by_id)
+            return found
+
+        return self._boxes.get(read, max_age=max_age)
+
+    def box(self, native_id: str) -> Row | None:
+        """One box, asked for by its id now; None when the platform says that there is none. Raises Unreachable when
+        that is not sure: an answer that is not the API's own, or a box that was made a moment ago."""
+        name = self.names.platform
+        answer = self.http.read(f"{self.path}/{self.checked_id(native_id)}", deadline=Deadline(READ_SECONDS))
+        if answer.status == 404 and self.refusals.code(answer) == self.no_such_thing:
+            if time.monotonic() - self._made.get(native_id, -1e9) < paced(LAG_SECONDS):
+                raise Unreachable(f"{native_id} was made a moment ago and {name} does not show it yet: it may bill")
+            return None
+        row = self.data(answer, f"to show {native_id}")
+        if identifier(row) != native_id:
+            raise Unreachable(f"{name} was asked for {native_id} and shows something else: nothing is known of it")
+        self._shown([native_id])
+        return dict(row)
+
+    def _shown(self, native_ids: Iterable[str]) -> None:
+        if self.one_look_is_enough:
+            for native_id in native_ids:
+                self._made.pop(native_id, None)
+
+    def write(
+        self,
+        method: str,
+        path: str,
+        body: Row | None,
+        deadline: Deadline | None = None,
+        *,
+        via: HttpClient | None = None,
+    ) -> Answer:
+        """A write that changes a box: from then on no caller gets a list from before it. Raises OutcomeUnknown when the
+        answer is lost or does not come."""
+        try:
+            return (via or self.http).write(method, path, body, deadline=deadline or Deadline(READ_SECONDS))
+        finally:
+            self._boxes.forget()
+
+    def made(self, native_id: str) -> None:
+        """Notes that we made this box now."""
+        self._made[native_id] = time.monotonic()
+
+    def ended(self, native_id: str, answer: Answer) -> Answer:
+        """The answer to a request for the end of a box, which is noted when it was accepted."""
+        if answer.ok:
+            self._ended.add(native_id)
+        return answer
+
+    def is_ending(self, native_id: str) -> bool:
+        """Whether this process had its end accepted."""
+        return native_id in self._ended
+
+    def added(
+        self,
+        find: Callable[[], str],
+        add: Callable[[], Answer],
+        name_of: Callable[[Answer], str],
+        what: tuple[str, str],
+    ) -> str:
+        """The name of what the account needs once, such as an SSH key: as `find` has it, else as it was added now.
+        Costs nothing. Idempotent: after a lost answer the list decides. `what`: the thing, and what adding it is."""
+        thing, adding = what
+        why: PlatformError = Unreachable(f"{self.names.platform} has the {thing}, and does not list it")
+        for last in (False, True):
+            if found := find():
+                return found
+            if last:
+                break
+            try:
+                answer = add()
+            except OutcomeUnknown as error:
+                why = Unreachable(f"{error}. Nothing was rented. Next: the same command again")
+                continue
+            if answer.ok and (name := name_of(answer)):
+                return name
+            why = self.refused(answer, f"{adding} (nothing was rented)")  # or another command has added it meanwhile
+        raise why
+
+    # ------------------------------------------------------- finding a box: other people may use our names
+
+    def recorded(self, row: Row) -> BoxRecord:
+        """The row as a record; ENDING when this process had its end accepted."""
+        return self.record_of(row, self.account(), ending=self.is_ending(identifier(row)))
+
+    def listed_as(self, row: Row) -> BoxRecord:
+        """A row of a list as a record: GONE where the list shows it for longer than it is there."""
+        return self.recorded(row)
+
+    def gone(self, native_id: str, account: str) -> BoxRecord:
+        """The record of a box that is proved gone."""
+        place = f"{self.names.platform}, {self.names.boxes.removesuffix('s')} {native_id}"
+        return BoxRecord(native_id, "", account, Phase.GONE, None, None, place)
+
+    def get(self, native_id: str, account: str, *, now: bool = False) -> BoxRecord:
+        """See `Platform.get`. `now`: asks for this one, and uses no list. Raises WrongAccount as `must_reach`."""
+        self.checked_id(native_id)
+        self.must_reach(account, f"the box {native_id}", absent=False)
+        row = None if now else self.boxes(max_age=paced(FRESH_SECONDS)).by_id.get(native_id)
+        found = self.listed_as(row) if row is not None else self.by_id(native_id)
+        if found is None:
+            self.must_reach(account, f"the box {native_id}", absent=True)
+            return self.gone(native_id, account or self.account())
+        self.reached(account)
+        return replace(found, account=account or found.account)
+
+    def by_id(self, native_id: str) -> BoxRecord | None:
+        """The box with this id; None only when it is proved that there is none. Raises Unreachable."""
+        row = self.box(native_id)
+        return None if row is None else self.recorded(row)
+
+    def by_tag(self, tag: str, account: str = "", *, max_age: float | None = None, known: str = "") -> BoxRecord | None:
+        """The oldest box with this tag that is not ending, else one that is ending; None only when a list from now has
+        none. `known`: the id on record, which comes before all others. The note names other boxes with the same tag.
+        Raises Unreachable; WrongAccount as `must_reach`."""
+        self.must_reach(account, f"the box {tag}", absent=False)
+        found = self._carrying(tag, paced(FRESH_SECONDS) if max_age is None else max_age)
+        if not found and max_age is None:  # a list from a moment ago does not prove that there is none
+            found = self._carrying(tag, 0.0)
+        if not found:
+            self.boxes(max_age=paced(FRESH_SECONDS)).must_be_whole(tag)
+            self.must_reach(account, f"the box {tag}", absent=True)
+            return None
+        first = first_of(found, known, self.names)
+        return replace(first, account=account or first.account)
+
+    def tagged(self, prefix: str) -> list[BoxRecord]:
+        """Every box whose tag begins with `prefix` or can't be read, sorted by id; last, one record for those without
+        an id."""
+        boxes = self.boxes(max_age=paced(FRESH_SECONDS))
+        records = (self.listed_as(row) for row in boxes.by_id.values())
+        return boxes.tagged((one for one in records if one.phase is not Phase.GONE), prefix, self.account())
+
+    def _carrying(self, tag: str, max_age: float) -> list[BoxRecord]:
+        rows = self.boxes(max_age=max_age).by_id.values()
+        records = [self.listed_as(row) for row in rows if self.carries(row, tag)]
+        return [replace(record, tag=tag) for record in records if record.phase is not Phase.GONE]
