@@ -50,8 +50,8 @@ if ! grep -qF '{key}' "$keys"; then
   printf '\\n%s\\n' '{key}' >> "$keys"
 fi
 """
-"""Lets a person's SSH key in: Paperspace's API has no SSH keys. It also makes the folders of the box's tiers, once, with
-the key: a create that was cancelled makes none, and a later boot must not put empty ones in the place of lost ones."""
+"""Lets a person's SSH key in: Paperspace's API has no SSH keys. It also makes the folders of the box's tiers, once,
+with the key: a create that was cancelled makes none, and no later boot may put empty ones in place of lost ones."""
 
 
 def session() -> Session:

@@ -18,19 +18,13 @@ from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.common import start_lease
 from sweepstack.platforms.runpod.keys import base_url
-from sweepstack.platforms.runpod.states import GB_MONTH, HOURS_A_MONTH, MARKER, PRICE, SSH_PORT, STOPPED_GB_MONTH
+from sweepstack.platforms.runpod.offers import CLOUD, disks, gpu_count
+from sweepstack.platforms.runpod.states import MARKER, PRICE, SSH_PORT
 
 ROOT = "/sweepstack"
 """The folder on a pod below which the box's files lie."""
 IMAGE = "ubuntu:22.04"
 """The image when a request names none; the start command installs what a box needs."""
-IMAGE_DISK_GB = 20
-"""The container disk of a pod whose data lie on a volume disk: room for the image and what is installed there."""
-LEAST_VOLUME_DISK_GB = 10
-LEAST_VOLUME_GB, MOST_VOLUME_GB = 10, 4096
-CLOUD = "SECURE"
-"""Boxes are rented from the Secure Cloud only: network volumes need it, its addresses are stable, and v2 can't ask for
-a community host with a public address."""
 
 LAST_SECONDS = 4
 HEED = (
@@ -109,49 +103,6 @@ def own_stop(pod: str) -> tuple[OwnStop, ...]:
         OwnStop("POST", f"{base_url()}/v2/pods/{pod}/action", {"action": "stop"}),
         OwnStop("POST", f"{base_url()}/graphql", {"query": OWN_STOP, "variables": {"id": pod}}),
     )
-
-
-def disks(wanted: Constraints) -> tuple[int, int]:
-    """GB of the pod's container disk and of its volume disk, which is 0 where a network volume is mounted instead."""
-    asked = wanted.disk_gb or 0
-    if wanted.volume:
-        return max(asked, IMAGE_DISK_GB), 0
-    return IMAGE_DISK_GB, max(asked or IMAGE_DISK_GB, LEAST_VOLUME_DISK_GB)
-
-
-def disks_per_hour(wanted: Constraints) -> tuple[float, float]:
-    """USD per hour of both disks: while the pod runs, and while it is stopped. No answer of RunPod names it."""
-    container, kept = disks(wanted)
-    return (container + kept) * GB_MONTH / HOURS_A_MONTH, kept * STOPPED_GB_MONTH / HOURS_A_MONTH
-
-
-def catalog_params(wanted: Constraints) -> dict[str, str]:
-    """The query of GET /v2/catalog/gpus for these constraints. RunPod names availability only when `product` is
-    sent."""
-    params = {"include": "AVAILABILITY", "product": "POD", "count": str(gpu_count(wanted)), "cloud": CLOUD}
-    if wanted.cuda:
-        params["minCudaVersion" if wanted.cuda_at_least else "cudaVersions"] = wanted.cuda
-    return params
-
-
-def gpu_count(wanted: Constraints) -> int:
-    """The number of GPUs to rent: at least one, since a pod without a GPU has no disk that survives a stop."""
-    return max(wanted.gpu_count, 1)
-
-
-def create_volume(tag: str, size_gb: int, data_center: str, kind: str) -> dict[str, Any]:
-    """The body of POST /v2/network-volumes. `kind`: its type, which can't be changed later; without one RunPod takes
-    the data center's own default. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
-    if size_gb > MOST_VOLUME_GB:
-        raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
-    return {"name": tag, "size": max(size_gb, LEAST_VOLUME_GB), "dataCenter": data_center, "type": kind}
-
-
-def grow_volume(size_gb: int) -> dict[str, Any]:
-    """The body of PATCH /v2/network-volumes/{id}. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
-    if size_gb > MOST_VOLUME_GB:
-        raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
-    return {"size": size_gb}
 
 
 def _gpu(wanted: Constraints, gpu_id: str) -> Mapping[str, Any]:

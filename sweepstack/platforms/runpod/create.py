@@ -28,7 +28,7 @@ from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, session
 from sweepstack.platforms.runpod.channel import why_silent
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.lookup import by_id, by_tag, mounts_of, recorded
-from sweepstack.platforms.runpod.offers import Candidate, candidates, must_be_possible
+from sweepstack.platforms.runpod.offers import Candidate, candidates, catalog_params, must_be_possible
 from sweepstack.platforms.runpod.states import BILLS, TAG
 from sweepstack.platforms.runpod.volumes import Placed, for_box
 
@@ -79,7 +79,7 @@ def _rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wa
     if wanted.spot:
         found = spot.candidates(session, wanted, center)
     else:
-        found = candidates(session.gpus(bodies.catalog_params(wanted)), wanted, center)
+        found = candidates(session.gpus(catalog_params(wanted)), wanted, center)
     if request.offer:
         if request.offer not in [one.offer.key for one in found]:
             refusals.append(f"{request.offer}: not in the market now, or above the price that you allow")

@@ -13,10 +13,16 @@ from typing import Any
 from sweepstack.onbox.common.errors import Unsupported
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, maker_of
 from sweepstack.platforms.common.json_values import number
-from sweepstack.platforms.runpod import bodies
+from sweepstack.platforms.runpod.states import GB_MONTH, HOURS_A_MONTH, STOPPED_GB_MONTH
 
 NOWHERE = "NONE"
 _SHOWN = 3
+IMAGE_DISK_GB = 20
+"""The container disk of a pod whose data lie on a volume disk: room for the image and what is installed there."""
+LEAST_VOLUME_DISK_GB = 10
+CLOUD = "SECURE"
+"""Boxes are rented from the Secure Cloud only: network volumes need it, its addresses are stable, and v2 can't ask for
+a community host with a public address."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def in_region(data_center: str, region: str) -> bool:
 
 def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) -> Candidate | None:
     key, name, memory = gpu.get("id"), gpu.get("name"), number(gpu.get("memory"))
-    price, count = _secure(gpu, "price"), bodies.gpu_count(wanted)
+    price, count = _secure(gpu, "price"), gpu_count(wanted)
     if not isinstance(key, str) or not key or gpu.get("secure") is not True or not price:
         return None
     most = _secure(gpu, "maxCount")
@@ -75,7 +81,7 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
         if not there:
             return None
     shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
-    running, stopped = bodies.disks_per_hour(wanted)
+    running, stopped = disks_per_hour(wanted)
     offer = Offer(
         key,
         name if isinstance(name, str) and name else key,
@@ -110,3 +116,31 @@ def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:
 def _secure(gpu: Mapping[str, Any], name: str) -> float | None:
     found = gpu.get(name)
     return number(found.get("secure")) if isinstance(found, dict) else None
+
+
+def disks(wanted: Constraints) -> tuple[int, int]:
+    """GB of the pod's container disk and of its volume disk, which is 0 where a network volume is mounted instead."""
+    asked = wanted.disk_gb or 0
+    if wanted.volume:
+        return max(asked, IMAGE_DISK_GB), 0
+    return IMAGE_DISK_GB, max(asked or IMAGE_DISK_GB, LEAST_VOLUME_DISK_GB)
+
+
+def disks_per_hour(wanted: Constraints) -> tuple[float, float]:
+    """USD per hour of both disks: while the pod runs, and while it is stopped. No answer of RunPod names it."""
+    container, kept = disks(wanted)
+    return (container + kept) * GB_MONTH / HOURS_A_MONTH, kept * STOPPED_GB_MONTH / HOURS_A_MONTH
+
+
+def catalog_params(wanted: Constraints) -> dict[str, str]:
+    """The query of GET /v2/catalog/gpus for these constraints. RunPod names availability only when `product` is
+    sent."""
+    params = {"include": "AVAILABILITY", "product": "POD", "count": str(gpu_count(wanted)), "cloud": CLOUD}
+    if wanted.cuda:
+        params["minCudaVersion" if wanted.cuda_at_least else "cudaVersions"] = wanted.cuda
+    return params
+
+
+def gpu_count(wanted: Constraints) -> int:
+    """The number of GPUs to rent: at least one, since a pod without a GPU has no disk that survives a stop."""
+    return max(wanted.gpu_count, 1)

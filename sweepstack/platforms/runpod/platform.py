@@ -31,7 +31,6 @@ from sweepstack.platforms.runpod import offers as market
 from sweepstack.platforms.runpod import power, spot, volumes
 from sweepstack.platforms.runpod.api import checked_id, session
 from sweepstack.platforms.runpod.balance import balance, billed
-from sweepstack.platforms.runpod.bodies import catalog_params
 from sweepstack.platforms.runpod.channel import channel_to
 from sweepstack.platforms.runpod.create import create
 from sweepstack.platforms.runpod.lookup import by_tag, get, listed
@@ -106,7 +105,7 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         center = volumes.placed(at_hand, constraints.volume).data_center if constraints.volume else ""
         if constraints.spot:
             return [one.offer for one in spot.candidates(at_hand, constraints, center)]
-        gpus = at_hand.gpus(catalog_params(constraints))
+        gpus = at_hand.gpus(market.catalog_params(constraints))
         return [one.offer for one in market.candidates(gpus, constraints, center)]
 
     def balance(self) -> Balance | None:

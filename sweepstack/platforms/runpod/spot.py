@@ -29,11 +29,10 @@ from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, mak
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import identifier, number
-from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.errors import NO_CAPACITY, NO_FUNDS
 from sweepstack.platforms.runpod.legacy_query import PATH
-from sweepstack.platforms.runpod.offers import Candidate, fits, in_region
+from sweepstack.platforms.runpod.offers import Candidate, disks_per_hour, fits, gpu_count, in_region
 from sweepstack.platforms.runpod.states import BID
 
 RENT, RESUME = "podRentInterruptable", "podBidResume"
@@ -65,7 +64,7 @@ def candidates(session: Session, wanted: Constraints, data_center: str = "") -> 
         return []
     found = {}
     try:
-        gpus = session.spot_gpus(_query(bodies.gpu_count(wanted), centers))
+        gpus = session.spot_gpus(_query(gpu_count(wanted), centers))
     except Retired:
         raise Unsupported(NO_RENT) from None
     for gpu in gpus:
@@ -156,7 +155,7 @@ def _in(center: str) -> dict[str, Any]:
 
 
 def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constraints) -> Candidate | None:
-    count = bodies.gpu_count(wanted)
+    count = gpu_count(wanted)
     key, name, memory = gpu.get("id"), gpu.get("displayName"), number(gpu.get("memoryInGb"))
     most = number(gpu.get("maxGpuCount"))
     lowest = gpu.get(place)
@@ -174,7 +173,7 @@ def _candidate(gpu: Mapping[str, Any], place: str, center: str, wanted: Constrai
     price = round(each * count if wanted.bid is None else wanted.bid, 4)
     if per_gpu(price, count) + STEP / 2 < each:
         return None
-    running, stopped = bodies.disks_per_hour(wanted)
+    running, stopped = disks_per_hour(wanted)
     shown = name if isinstance(name, str) and name else key
     offer = Offer(
         f"{key}@{center}" if center else key,

@@ -15,12 +15,12 @@ from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformE
 from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.look_again import look_again
-from sweepstack.platforms.runpod import bodies
 from sweepstack.platforms.runpod.api import Session, checked_id
 from sweepstack.platforms.runpod.errors import refused
 from sweepstack.platforms.runpod.states import PHASES, TAG, volume_of
 
 _MOUNT = re.compile(r"mnt/[A-Za-z0-9][A-Za-z0-9._-]*")
+LEAST_VOLUME_GB, MOST_VOLUME_GB = 10, 4096
 STANDARD, STEP_GB = "STANDARD", 1000
 GB_MONTH, GB_MONTH_ABOVE = 0.07, 0.05
 """USD per GB and month of a STANDARD volume: up to `STEP_GB`, and for what is above that (2026-07)."""
@@ -105,7 +105,7 @@ def ensure(session: Session, tag: str, *, size_gb: int | None, region: str) -> V
             f"the volume {tag} has to be made, and RunPod asks for its size and its data center: give it `size` and "
             f"`region` (`sweepctl place` shows which data centers have the card)"
         )
-    body = bodies.create_volume(tag, size_gb, *made_in(session, region))
+    body = create_volume(tag, size_gb, *made_in(session, region))
     try:
         answer = session.write_volume("POST", body=body)
     except OutcomeUnknown:
@@ -162,7 +162,7 @@ def _named(session: Session, tag: str, *, max_age: float | None = None) -> Mappi
 def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord:
     _, volume_id = split(record.native_id)
     try:
-        answer = session.write_volume("PATCH", volume_id, bodies.grow_volume(size_gb))
+        answer = session.write_volume("PATCH", volume_id, grow_volume(size_gb))
     except OutcomeUnknown:
         seen = session.volume(volume_id)
         if seen is None or seen.get("size") != size_gb:
@@ -198,6 +198,21 @@ def made_in(session: Session, region: str) -> tuple[str, str]:
     if not known[asked]:
         raise RequestRefused(f"RunPod's {asked} has no network volumes; these have: {', '.join(having) or 'none'}")
     return asked, STANDARD if STANDARD in known[asked] else known[asked][0]
+
+
+def create_volume(tag: str, size_gb: int, data_center: str, kind: str) -> dict[str, Any]:
+    """The body of POST /v2/network-volumes. `kind`: its type, which can't be changed later; without one RunPod takes
+    the data center's own default. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
+    if size_gb > MOST_VOLUME_GB:
+        raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
+    return {"name": tag, "size": max(size_gb, LEAST_VOLUME_GB), "dataCenter": data_center, "type": kind}
+
+
+def grow_volume(size_gb: int) -> dict[str, Any]:
+    """The body of PATCH /v2/network-volumes/{id}. Raises RequestRefused for a size above `MOST_VOLUME_GB`."""
+    if size_gb > MOST_VOLUME_GB:
+        raise RequestRefused(f"a RunPod volume has at most {MOST_VOLUME_GB} GB, and {size_gb} were asked for")
+    return {"size": size_gb}
 
 
 def _record(volume: Mapping[str, Any], account: str, *, created: bool = False) -> VolumeRecord:

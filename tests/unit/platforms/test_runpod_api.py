@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -829,17 +830,20 @@ def test_the_key_is_read_where_runpods_own_tools_write_it(monkeypatch: pytest.Mo
     assert keys.api_key() == KEY
 
 
-def test_the_sdk_leaves_the_programs_logging_alone() -> None:
+def test_the_sdk_reads_its_key_file_and_leaves_the_program_alone(tmp_path: Path) -> None:
     """On the provider's stdout the engine listens."""
+    file = tmp_path / ".runpod/config.toml"
+    file.parent.mkdir()
+    file.write_text(f'[default]\napi_key = "{KEY}"\n')
     program = """
 import logging, sys
-from sweepstack.platforms.runpod import sdk
-sdk.module("api.graphql")
-sdk.module("cli.groups.config.functions")
-assert "runpod" in sys.modules
-assert not {"aiohttp", "paramiko", "runpod.serverless"} & set(sys.modules), "more of the SDK than is asked"
+from sweepstack.platforms.runpod import keys
+assert keys.api_key() == sys.argv[1]
+assert not {"runpod", "aiohttp", "paramiko"} & set(sys.modules), "more of the SDK than is asked"
 logging.getLogger("httpx").info("GET somewhere")
 print(logging.getLogger().handlers, logging.getLogger().level)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    env = {name: value for name, value in os.environ.items() if name != keys.KEY_VARIABLE} | {"HOME": str(tmp_path)}
+    command = [sys.executable, "-c", program, KEY]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
     assert ended.stdout == "[] 30\n"
