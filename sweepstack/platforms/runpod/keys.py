@@ -60,8 +60,8 @@ def _key_in_file() -> str:
 
 
 def _sdk_file(name: str) -> Any:
-    """One file of the SDK, as a module. Its packages are not imported: that takes 1.4 s of CPU, and they change the root
-    logger and write to stdout, which the engine reads. Raises NotInstalled when the SDK is not there."""
+    """One file of the SDK, as a module. Its packages are not imported: that takes 1.4 s of CPU, and they change the
+    root logger and write to stdout, which the engine reads. Raises NotInstalled when the SDK is not there."""
     package = importlib.util.find_spec("runpod")
     places = package.submodule_search_locations if package is not None else None
     spec = importlib.util.spec_from_file_location("runpod_sdk_file", Path(places[0]) / name) if places else None
