@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from sweepstack.onbox.host.capabilities import RentsSpot
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
-from sweepstack.platforms.runpod import bill, power
-from sweepstack.platforms.runpod.api import FRESH_SECONDS
+from sweepstack.platforms.common.box_session import FRESH_SECONDS
+from sweepstack.platforms.runpod import balance, create
 from tests.conformance.rental_harness import FOREVER, KINDS, RentalHarness, played
 from tests.simulators.core import VirtualClock
 from tests.simulators.runpod import CREATE, DELETE, GRAPHQL, KEY, LIST, OTHER_KEY, Boot, RunPodSim
@@ -51,7 +51,7 @@ class Harness(RentalHarness):
     elsewhere: ClassVar = {"stale_list": (LIST,), "no_key": ("GET /v2/*",), "vanished": (ONE, ACTION)}
     at_once: ClassVar = {"preempted": "preempt", "vanished": "vanish"}
     fresh = FRESH_SECONDS
-    limits = ((power, "STOP_SECONDS", FOREVER),)
+    limits = ((create, "STOP_SECONDS", FOREVER),)
     cache = "sweepstack.platforms.runpod.api:SESSIONS.forget"
 
     def simulator(self, state: Path, machines: bool) -> RunPodSim:
@@ -88,7 +88,7 @@ class Retired(Harness):
     lacks = (RentsSpot,)
     """Capabilities of the adapter that are no more then; what it says of them is in the first of these tests."""
     quick: frozenset[str | tuple[str, str]] = frozenset()
-    limits = (*Harness.limits, (bill, "STILL_SECONDS", 0.0), (bill, "BILL_SECONDS", 0.0))
+    limits = (*Harness.limits, (balance, "STILL_SECONDS", 0.0), (balance, "BILL_SECONDS", 0.0))
 
     def _set(self) -> None:
         super()._set()

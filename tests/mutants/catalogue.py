@@ -363,10 +363,10 @@ MUTANTS = (
         "RunPod: gone on 5xx",
         (
             Patch(
-                "sweepstack/platforms/runpod/lookup.py",
-                "    except StillListed as error:\n        if not session.is_ending(native_id):\n",
-                "    except Unreachable as error:\n        pod = None\n"
-                "    if False:\n        if not session.is_ending(native_id):\n",
+                "sweepstack/platforms/runpod/api.py",
+                "        except StillListed as error:\n            if not self.is_ending(native_id):\n",
+                "        except Unreachable as error:\n            pod = None\n"
+                "        if False:\n            if not self.is_ending(native_id):\n",
             ),
         ),
         (f"{WRONG_READ}[runpod-error_before-read-None]",),
@@ -396,7 +396,7 @@ MUTANTS = (
     ),
     Mutant(
         "RunPod: skip the account check",
-        (Patch("sweepstack/platforms/runpod/keys.py", "    if account != at_hand:\n", "    if False:\n"),),
+        (Patch("sweepstack/platforms/runpod/api.py", "    if account != at_hand:\n", "    if False:\n"),),
         ("tests/conformance/test_platforms.py::test_another_accounts_box_is_not_touched[runpod]",),
     ),
     Mutant(

@@ -77,7 +77,7 @@ LEASE = (
     ),
     Mutant(
         "destroy the pod instead of stopping it",
-        (Patch("sweepstack/platforms/runpod/bodies.py", '{"action": "stop"})', '{"action": "terminate"})'),),
+        (Patch("sweepstack/platforms/runpod/create.py", '{"action": "stop"})', '{"action": "terminate"})'),),
         ("tests/unit/profiles/test_lease.py::test_the_box_is_told_the_request_and_no_key",),
     ),
     Mutant(

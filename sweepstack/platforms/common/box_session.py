@@ -94,9 +94,10 @@ class BoxSession(abc.ABC):
         """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
         return self.refusals.error(self.http, answer, asked)
 
-    def checked_id(self, native_id: str) -> str:
+    @classmethod
+    def checked_id(cls, native_id: str) -> str:
         """See `sessions.checked_id`."""
-        return sessions.checked_id(native_id, self.form, f"{self.names.platform} {self.names.boxes.removesuffix('s')}")
+        return sessions.checked_id(native_id, cls.form, f"{cls.names.platform} {cls.names.boxes.removesuffix('s')}")
 
     def boxes(self, *, max_age: float = 0.0) -> Listed:
         """All boxes that the key sees. `max_age`: seconds that the list may be old. Raises Unreachable."""

@@ -2,7 +2,7 @@
 
 A pod's name and a variable in its environment hold its tag. Without a volume the box's files are on the pod's volume
 disk, which a stop keeps and a destroy deletes; with one they are on the container disk, which a stop wipes, and the
-network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/adr/009. Spot pods: `spot`.
+network volume is mounted in it. Why REST v2, and the SDK for reads only: docs/adr/009. Spot pods: `offers`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ from sweepstack.onbox.host.capabilities import (
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, VolumeRecord, Wait
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
+from sweepstack.platforms.runpod import create as pods
 from sweepstack.platforms.runpod import offers as market
-from sweepstack.platforms.runpod import power, spot, volumes
-from sweepstack.platforms.runpod.api import checked_id, session
+from sweepstack.platforms.runpod.api import Session, session
 from sweepstack.platforms.runpod.balance import balance, billed
-from sweepstack.platforms.runpod.channel import channel_to
-from sweepstack.platforms.runpod.create import create
-from sweepstack.platforms.runpod.lookup import by_tag, get, listed
+from sweepstack.platforms.runpod.create import channel_to, create, own_stop
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel
@@ -60,27 +58,22 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         return session().account(now=True)
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        at_hand, what = session(), f"the box {tag}"
-        mine = not account or at_hand.mine(account, what)
-        found = by_tag(at_hand, tag)
-        if not mine and (found is None or at_hand.owner.is_of(account) is False):
-            at_hand.require(account, what)  # what another account lacks proves nothing
-        return found
+        return session().by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return get(session(), native_id, account)
+        return session().get(native_id, account)
 
     def destroy(self, native_id: str, account: str) -> None:
-        power.destroy(session(), checked_id(native_id), account)
+        pods.destroy(session(), Session.checked_id(native_id), account)
 
     def stop(self, native_id: str, account: str) -> None:
-        power.stop(session(), native_id, account)
+        pods.stop(session(), native_id, account)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        return power.start(session(), native_id, account, wait)
+        return pods.start(session(), native_id, account, wait)
 
     def key_digest(self) -> str:
         return session().owner.digest
@@ -91,20 +84,20 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
             at_hand.owner.recall(account)
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        power.change_bid(session(), native_id, account, bid)
+        pods.change_bid(session(), native_id, account, bid)
 
     def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
-        return power.own_stop(native_id)
+        return own_stop(Session.checked_id(native_id))
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
-        return listed(session(), prefix)
+        return session().tagged(prefix)
 
     def offers(self, constraints: Constraints) -> list[Offer]:
         market.must_be_possible(constraints)
         at_hand = session()
-        center = volumes.placed(at_hand, constraints.volume).data_center if constraints.volume else ""
+        center = market.placed(at_hand, constraints.volume).data_center if constraints.volume else ""
         if constraints.spot:
-            return [one.offer for one in spot.candidates(at_hand, constraints, center)]
+            return [one.offer for one in market.spot_candidates(at_hand, constraints, center)]
         gpus = at_hand.gpus(market.catalog_params(constraints))
         return [one.offer for one in market.candidates(gpus, constraints, center)]
 
@@ -117,20 +110,20 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         at_hand = session()
         with hold_tag_lock(self.name, at_hand.account(), f"volume {tag}", Wait(LOCK_SECONDS)):
-            return volumes.ensure(at_hand, tag, size_gb=size_gb, region=region)
+            return market.ensure_volume(at_hand, tag, size_gb=size_gb, region=region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        _, kind = volumes.made_in(session(), region)
-        return volumes.month(size_gb, kind)
+        _, kind = market.made_in(session(), region)
+        return market.month_of_volume(size_gb, kind)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
-        return volumes.tagged(session(), prefix)
+        return market.tagged_volumes(session(), prefix)
 
     def delete_volume(self, native_id: str, account: str) -> None:
-        volumes.delete(session(), native_id, account)
+        market.delete_volume(session(), native_id, account)
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
-        return volumes.get(session(), native_id)
+        return market.get_volume(session(), native_id)
 
     def channel(self, native_id: str, account: str) -> Channel:
         return channel_to(session(), self.get(native_id, account))

@@ -1,7 +1,8 @@
-"""Turns RunPod's answer about a pod into a record: its phase, its tag and its prices.
+"""Turns RunPod's answer about a pod into a record: its phase, its tag and its prices; and its refusals into our errors.
 
 A state that is not in the table, or a pod that can't be read, is `UNKNOWN` with the reason, never gone. RUNNING does
-not mean ready: a pod says RUNNING from its first second, and has an address only later.
+not mean ready: a pod says RUNNING from its first second, and has an address only later. A status 400 means several
+things: no capacity, no money, a wrong request. Its text says which, if we know the text.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
+from sweepstack.platforms.common.refusals import Means, Refusals
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
 """The form of a tag that can be the name of a pod or a volume."""
@@ -205,3 +208,34 @@ def _stopped(pod: Mapping[str, Any]) -> float | None:
         return 0.0
     size = number(disk.get("size")) if isinstance(disk, dict) else None
     return None if not size else size * STOPPED_GB_MONTH / HOURS_A_MONTH
+
+
+NO_CAPACITY = re.compile(
+    r"no longer any instances available"
+    r"|no instances (?:are )?(?:currently )?available"
+    r"|not enough free gpus"
+    r"|does not have the resources to deploy",
+    re.IGNORECASE,
+)
+NO_FUNDS = re.compile(r"insufficient (?:balance|funds|credit)|balance (?:is )?too low|spend(?:ing)?[ -]?limit", re.I)
+REFUSALS = Refusals(
+    lambda answer: "",
+    (
+        Means(
+            InsufficientFunds,
+            "RunPod: {text}. Top up the account, or raise its limit, for {asked}",
+            statuses=(400, 403, 409),
+            words=NO_FUNDS,
+        ),
+        Means(NoCapacity, "RunPod has no room for {asked}: {text}", statuses=(400, 409), words=NO_CAPACITY),
+        Means(
+            NotAuthorized,
+            "RunPod forbids {asked}: {text}. Either the key lacks the scope (a read-only or restricted one does), or "
+            "the account may not use this pool",
+            statuses=(403,),
+        ),
+        Means(RequestRefused, "RunPod: {asked}: 404 {text}", statuses=(404,)),
+    ),
+)
+refused = REFUSALS.error
+"""See `Refusals.error`. For 404 and 409 the caller may know a better error."""

@@ -33,7 +33,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Balance, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
-from sweepstack.platforms.runpod import api, keys
+from sweepstack.platforms.runpod import api
 from sweepstack.platforms.runpod.offers import candidates
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from sweepstack.platforms.runpod.states import GB_MONTH, STOPPED_GB_MONTH
@@ -73,8 +73,8 @@ def card(name: str, price: float, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    quick(monkeypatch, tmp_path, keys.KEY_VARIABLE, KEY)
-    with answering(monkeypatch, keys.BASE_VARIABLE) as server:
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
+    with answering(monkeypatch, api.BASE_VARIABLE) as server:
         server.routes = {
             "POST /graphql": [reply(200, {"data": {"myself": {"id": "me", "pods": []}}})],
             "GET /v2/pods": [reply(200, {"pods": []})],
@@ -187,7 +187,7 @@ def test_a_key_of_another_account_is_asked_for_anew(server: Server, monkeypatch:
         assert RunpodPlatform().get(POD, "me").phase is Phase.RUNNING
     assert count(server, "POST /graphql") == 1
     server.routes["POST /graphql"] = [reply(200, {"data": {"myself": {"id": "other"}}})]
-    monkeypatch.setenv(keys.KEY_VARIABLE, "rpa_another")
+    monkeypatch.setenv(api.KEY_VARIABLE, "rpa_another")
     with pytest.raises(WrongAccount, match="other"):
         RunpodPlatform().get(POD, "me")
 
@@ -264,12 +264,12 @@ def test_nothing_is_gone_for_an_account_that_the_key_is_not_of_any_more(server: 
 
 def test_no_key_and_a_wrong_one_say_where_it_goes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.routes["POST /graphql"] = [reply(401, {"detail": "missing"})]
-    with pytest.raises(NotAuthorized, match=keys.KEY_VARIABLE) as caught:
+    with pytest.raises(NotAuthorized, match=api.KEY_VARIABLE) as caught:
         RunpodPlatform().account()
     assert KEY not in str(caught.value)
-    monkeypatch.delenv(keys.KEY_VARIABLE)
+    monkeypatch.delenv(api.KEY_VARIABLE)
     monkeypatch.setenv("HOME", "/nonexistent")
-    with pytest.raises(NotAuthorized, match=keys.KEY_VARIABLE):
+    with pytest.raises(NotAuthorized, match=api.KEY_VARIABLE):
         RunpodPlatform().account()
 
 
@@ -811,23 +811,23 @@ def test_graphql_is_never_written_to(server: Server) -> None:
 def test_sessions_are_per_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = api.session()
     assert api.session() is first
-    monkeypatch.setenv(keys.KEY_VARIABLE, "rpa_another")
+    monkeypatch.setenv(api.KEY_VARIABLE, "rpa_another")
     assert api.session() is not first
 
 
 def test_the_key_is_read_where_runpods_own_tools_write_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(keys.KEY_VARIABLE, raising=False)
+    monkeypatch.delenv(api.KEY_VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / ".runpod" / "config.toml"
     with pytest.raises(NotAuthorized, match="there is no key for RunPod"):
-        keys.api_key()
+        api.api_key()
     file.parent.mkdir()
     for text in ("[other]\n", "default = 3", "api_key"):
         file.write_text(text)
         with pytest.raises(NotAuthorized, match=r"there is no key|TOML"):
-            keys.api_key()
+            api.api_key()
     file.write_text(f'[default]\napi_key = "{KEY}"\n')
-    assert keys.api_key() == KEY
+    assert api.api_key() == KEY
 
 
 def test_the_sdk_reads_its_key_file_and_leaves_the_program_alone(tmp_path: Path) -> None:
@@ -837,13 +837,13 @@ def test_the_sdk_reads_its_key_file_and_leaves_the_program_alone(tmp_path: Path)
     file.write_text(f'[default]\napi_key = "{KEY}"\n')
     program = """
 import logging, sys
-from sweepstack.platforms.runpod import keys
-assert keys.api_key() == sys.argv[1]
+from sweepstack.platforms.runpod import api
+assert api.api_key() == sys.argv[1]
 assert not {"runpod", "aiohttp", "paramiko"} & set(sys.modules), "more of the SDK than is asked"
 logging.getLogger("httpx").info("GET somewhere")
 print(logging.getLogger().handlers, logging.getLogger().level)
 """
-    env = {name: value for name, value in os.environ.items() if name != keys.KEY_VARIABLE} | {"HOME": str(tmp_path)}
+    env = {name: value for name, value in os.environ.items() if name != api.KEY_VARIABLE} | {"HOME": str(tmp_path)}
     command = [sys.executable, "-c", program, KEY]
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
     assert ended.stdout == "[] 30\n"

@@ -11,7 +11,7 @@ import pytest
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRequest
-from sweepstack.platforms.runpod import bodies
+from sweepstack.platforms.runpod import create, offers
 
 # CreatePodRequest of REST v2; every other field is answered by 422.
 CREATE_FIELDS = {
@@ -35,7 +35,7 @@ def request(**changes: Any) -> BoxRequest:
 
 
 def body(name: str, centers: list[str] | None = None) -> dict[str, Any]:
-    return bodies.create_pod(request(**REQUESTS[name]), L4, L4.key, centers or [], "vol1" if name == "volume" else "")
+    return create.create_pod(request(**REQUESTS[name]), L4, L4.key, centers or [], "vol1" if name == "volume" else "")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -60,7 +60,7 @@ def test_a_create_has_known_fields_and_all_that_bite_when_they_are_missing(name:
 def test_without_a_volume_the_root_is_a_volume_disk() -> None:
     sent = body("cards")
     assert sent["mounts"] == {"persistent": {"size": 120, "path": "/sweepstack"}}
-    assert sent["disk"] == bodies.IMAGE_DISK_GB
+    assert sent["disk"] == offers.IMAGE_DISK_GB
     assert body("small")["mounts"]["persistent"]["size"] == 10
     assert "dataCenterIds" not in sent
 
@@ -79,23 +79,23 @@ def test_cards_cuda_and_cores_are_asked_for() -> None:
 
 def test_two_mounts_are_refused() -> None:
     with pytest.raises(RequestRefused, match="one volume"):
-        bodies.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), L4, L4.key, [], "v1")
+        create.create_pod(request(mounts={"mnt/a": "me.v1", "mnt/b": "me.v2"}), L4, L4.key, [], "v1")
 
 
 def test_stock_is_asked_for_together_with_the_product() -> None:
     for wanted in (Constraints(), Constraints(gpu_count=8, cuda="12.8"), Constraints(cuda="12.8", cuda_at_least=False)):
-        params = bodies.catalog_params(wanted)
+        params = offers.catalog_params(wanted)
         assert set(params) <= {"include", "product", "count", "cloud", "cudaVersions", "minCudaVersion"}
         assert (params["include"], params["product"]) == ("AVAILABILITY", "POD")
-    assert bodies.catalog_params(Constraints(cuda="12.8", cuda_at_least=False))["cudaVersions"] == "12.8"
+    assert offers.catalog_params(Constraints(cuda="12.8", cuda_at_least=False))["cudaVersions"] == "12.8"
 
 
 def test_a_volume_has_name_size_and_place() -> None:
-    sent = bodies.create_volume("tag", 50, "US-KS-2", "STANDARD")
+    sent = offers.create_volume("tag", 50, "US-KS-2", "STANDARD")
     assert sent == {"name": "tag", "size": 50, "dataCenter": "US-KS-2", "type": "STANDARD"}
-    assert bodies.create_volume("tag", 1, "US-KS-2", "STANDARD")["size"] == 10
-    assert bodies.grow_volume(60) == {"size": 60}
-    for refused in (lambda: bodies.create_volume("tag", 4097, "X", "STANDARD"), lambda: bodies.grow_volume(5000)):
+    assert offers.create_volume("tag", 1, "US-KS-2", "STANDARD")["size"] == 10
+    assert offers.grow_volume(60) == {"size": 60}
+    for refused in (lambda: offers.create_volume("tag", 4097, "X", "STANDARD"), lambda: offers.grow_volume(5000)):
         with pytest.raises(RequestRefused, match="4096"):
             refused()
 
@@ -111,12 +111,12 @@ def test_the_start_command_is_one_shell_script_and_holds_no_secret() -> None:
 
 
 def test_with_a_lease_the_start_command_holds_it_from_the_first_second() -> None:
-    plain, held = body("plain"), bodies.create_pod(request(lease_seconds=7200.0), L4, L4.key, [])
+    plain, held = body("plain"), create.create_pod(request(lease_seconds=7200.0), L4, L4.key, [])
     assert held["env"].keys() - plain["env"].keys() == {"SWEEPSTACK_LEASE"}
     compile(held["env"]["SWEEPSTACK_LEASE"], "timer", "exec")
     assert "/v2/pods/@here@/action" in held["env"]["SWEEPSTACK_LEASE"]
     shell, flag, script = shlex.split(held["args"])
     assert (shell, flag) == ("sh", "-c")
     assert script.startswith("while :; do command -v python3")
-    assert script.endswith(bodies.START)
+    assert script.endswith(create.START)
     assert subprocess.run(["sh", "-n", "-c", script]).returncode == 0

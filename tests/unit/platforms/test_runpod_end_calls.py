@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import single_flight
-from sweepstack.platforms.runpod import api, keys
+from sweepstack.platforms.runpod import api
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from tests.simulators.runpod import DELETE, GET, KEY, LIST, Boot, RunPodSim
 from tests.unit.platforms.api_world import quick, serving
@@ -27,10 +27,10 @@ LONG = 1e6
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RunPodSim]:
-    quick(monkeypatch, tmp_path, keys.KEY_VARIABLE, KEY)
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
     monkeypatch.setattr(api, "ACCOUNT_SECONDS", LONG)
     monkeypatch.setattr(api, "PROVED_SECONDS", LONG)
-    with serving(RunPodSim(boot=Boot(reads=0)), monkeypatch, keys.BASE_VARIABLE) as sim:
+    with serving(RunPodSim(boot=Boot(reads=0)), monkeypatch, api.BASE_VARIABLE) as sim:
         yield sim
     api.SESSIONS.forget()
 

@@ -6,7 +6,7 @@ import pytest
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
 from sweepstack.platforms.common.http_client import Answer, HttpClient
-from sweepstack.platforms.runpod.errors import refused
+from sweepstack.platforms.runpod.states import refused
 
 HTTP = HttpClient("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")
 NO_MORE = "There are no longer any instances available with the requested specifications. Please refresh and try again."

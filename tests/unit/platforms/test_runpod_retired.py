@@ -14,7 +14,8 @@ from sweepstack.onbox.common.errors import NotYetGone, RateLimited, Unproved, Un
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.runpod import api, bill, keys
+from sweepstack.platforms.runpod import api
+from sweepstack.platforms.runpod import balance as balance_module
 from sweepstack.platforms.runpod.api import session
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from tests.simulators.runpod import DELETE, GRAPHQL, KEY, OTHER_KEY, Boot, RunPodSim
@@ -29,16 +30,16 @@ passed = [0.0]
 
 
 def stand_still() -> None:
-    passed[0] += paced(bill.STILL_SECONDS)
+    passed[0] += paced(balance_module.STILL_SECONDS)
 
 
 @pytest.fixture
 def sim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RunPodSim]:
     """With GraphQL, until `retire`."""
-    quick(monkeypatch, tmp_path, keys.KEY_VARIABLE, KEY)
-    monkeypatch.setattr(bill, "BILL_SECONDS", 0.0)
-    monkeypatch.setattr(bill, "time", SimpleNamespace(monotonic=lambda: passed[0]))
-    with serving(RunPodSim(boot=Boot(reads=0)), monkeypatch, keys.BASE_VARIABLE) as sim:
+    quick(monkeypatch, tmp_path, api.KEY_VARIABLE, KEY)
+    monkeypatch.setattr(balance_module, "BILL_SECONDS", 0.0)
+    monkeypatch.setattr(balance_module, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+    with serving(RunPodSim(boot=Boot(reads=0)), monkeypatch, api.BASE_VARIABLE) as sim:
         yield sim
     api.SESSIONS.forget()
 
@@ -144,7 +145,7 @@ def test_another_accounts_key_proves_nothing_and_ends_nothing(
 ) -> None:
     box = rent(RunpodPlatform())
     sim.clock.advance(HOUR)
-    monkeypatch.setenv(keys.KEY_VARIABLE, OTHER_KEY)
+    monkeypatch.setenv(api.KEY_VARIABLE, OTHER_KEY)
     platform = retire(sim, tells=tells)
     for ask in (platform.get, platform.destroy, platform.stop, platform.channel):
         with pytest.raises(WrongAccount if tells else Unproved) as raised:
@@ -211,10 +212,10 @@ def test_what_has_no_form_in_rest_v2_says_so(sim: RunPodSim) -> None:
 def test_a_volume_outlives_graphql_and_can_end(sim: RunPodSim, monkeypatch: pytest.MonkeyPatch, tells: bool) -> None:
     volume = RunpodPlatform().ensure_volume("sweepstack-a1b2c3-v", "v", size_gb=10, region="EU-RO-1").native_id
     platform = retire(sim, tells=tells)
-    monkeypatch.setenv(keys.KEY_VARIABLE, OTHER_KEY)
+    monkeypatch.setenv(api.KEY_VARIABLE, OTHER_KEY)
     with pytest.raises(WrongAccount if tells else Unproved):
         later().delete_volume(volume, ANN)
-    monkeypatch.setenv(keys.KEY_VARIABLE, KEY)
+    monkeypatch.setenv(api.KEY_VARIABLE, KEY)
     assert platform.get_volume(volume) is not None
     platform.delete_volume(volume, ANN)
     assert platform.get_volume(volume) is None

@@ -29,7 +29,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
 from sweepstack.platforms.common.http_client import Answer
-from sweepstack.platforms.runpod import bodies, spot
+from sweepstack.platforms.runpod import create, offers
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from sweepstack.platforms.runpod.states import NOT_SAID, TAKEN, why_still
 from tests.conformance.harness_runpod import Harness
@@ -219,7 +219,7 @@ def test_each_refusal_is_what_it_says_and_new_words_prove_nothing(
     status: int, text: str, kind: type[Exception]
 ) -> None:
     try:
-        said: Exception = spot._refusal(Answer(status, {}, text), spot.RENT, "a spot pod")
+        said: Exception = offers._spot_refusal(Answer(status, {}, text), offers.RENT, "a spot pod")
     except PlatformError as error:
         said = error
     assert type(said) is kind
@@ -227,7 +227,7 @@ def test_each_refusal_is_what_it_says_and_new_words_prove_nothing(
 
 def test_a_literal_can_not_be_left_by_any_text() -> None:
     text = 'a"b\\c\nd{e}$f é \u2028'
-    told = spot._literal({"name": text, "on": True, "n": 2, "bid": 0.25, "cloud": spot.Word("SECURE"), "l": ["x"]})
+    told = offers._literal({"name": text, "on": True, "n": 2, "bid": 0.25, "cloud": offers.Word("SECURE"), "l": ["x"]})
     assert told == ('{name: "a\\"b\\\\c\\nd{e}$f \\u00e9 \\u2028", on: true, n: 2, bid: 0.25, cloud: SECURE, l: ["x"]}')
 
 
@@ -235,7 +235,7 @@ def test_a_literal_can_not_be_left_by_any_text() -> None:
     ("price", "count", "each"), [(0.8, 2, 0.4), (0.29, 1, 0.29), (1.0, 3, 0.3333), (0.07, 7, 0.01)]
 )
 def test_a_bid_for_each_gpu_never_comes_to_more_than_the_price(price: float, count: int, each: float) -> None:
-    assert spot.per_gpu(price, count) == each
+    assert offers.per_gpu(price, count) == each
 
 
 @pytest.mark.parametrize(
@@ -269,9 +269,9 @@ def test_the_start_command_passes_the_signal_on_and_waits_for_the_runner(tmp_pat
     assert runner.stdout is not None
     runner.stdout.readline()
     pid.write_text(f'{{"pid": {runner.pid}, "start_ticks": 123}}\n')
-    last = re.search(r"end\(\) .*", bodies.START)
+    last = re.search(r"end\(\) .*", create.START)
     assert last is not None
-    command = last.group().replace(bodies.ROOT, str(tmp_path)).replace("trap end TERM;", "trap end TERM; echo up;")
+    command = last.group().replace(create.ROOT, str(tmp_path)).replace("trap end TERM;", "trap end TERM; echo up;")
     first = subprocess.Popen([shell, "-c", command], stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert first.stdout is not None
