@@ -1,4 +1,4 @@
-"""Turns Lambda's answer about an instance into a record, and its refusals into our errors; the way to an instance.
+"""Turns what Lambda says into our records and errors, and reaches an instance.
 
 A status that is not in the table, or an instance that can't be read, is `UNKNOWN` with the reason, never gone. Lambda
 does not say when an instance was launched (API 1.10.0): a tag that we give it at the launch holds the time. Its errors

@@ -1,4 +1,4 @@
-"""Turns Paperspace's answer about a machine into a record, and its refusals into our errors; the way to a machine.
+"""Turns what Paperspace says into our records and errors, and reaches a machine.
 
 A state that is not in the table, or a machine that can't be read, is `UNKNOWN` with the reason, never gone. That a
 machine is gone is never read from a machine: one with a `dtDeleted` may still be on its way out, and its disk bills. An

@@ -1,4 +1,4 @@
-"""One key of a platform that lists its boxes whole and shows each by its id: what adapters ask of it alike."""
+"""Finds the boxes of one key, where a platform lists them whole and shows each by its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The way to a rented box, and the proof that it is ready: its sshd accepts our key, and a command runs there."""
+"""Reaches a rented box, and proves that it is ready.
+
+Then its sshd accepts our key, and a command runs there.
+"""
 
 from __future__ import annotations
 

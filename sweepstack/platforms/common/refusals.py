@@ -1,4 +1,7 @@
-"""Turns an API's refusals into our errors, by a table of each adapter: by status, by code, and by words."""
+"""Turns an API's refusals into our errors, by a table of each adapter.
+
+A line of it is found by status, by code, and by words.
+"""
 
 from __future__ import annotations
 

@@ -54,6 +54,7 @@ from sweepstack.platforms.runpod.balance import (
     last_changes,
     legacy_account,
     legacy_pods,
+    myself,
 )
 from sweepstack.platforms.runpod.states import (
     NO_START,
@@ -351,6 +352,10 @@ class Session(BoxSession):
     def last_changes(self, *, max_age: float = 0.0) -> Mapping[str, LastChange]:
         """What the older interface says of each pod's last change. Raises Unreachable, Retired."""
         return self.older(lambda: self._changes.get(lambda: last_changes(self.http), max_age=max_age))
+
+    def spends(self) -> Mapping[str, Any]:
+        """What the older interface says of the account's money. Raises Unreachable, Retired."""
+        return self.older(lambda: myself(self.http, "balance", "clientBalance spendLimit currentSpendPerHr"))
 
     def spot_gpus(self, query: str) -> list[Any]:
         """The GPU types of the older interface, which alone knows bids; `CATALOG_SECONDS` old at most. Raises

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Retired, Unproved, Unreachable
@@ -34,9 +34,6 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod.states import MARKER, refused
 
-if TYPE_CHECKING:
-    from sweepstack.platforms.runpod.api import Session
-
 Told = TypeVar("Told")
 PATH = "/v2/billing/balance"
 """Taken from the name of its documentation page. That page could not be read, so a 404 here proves nothing."""
@@ -44,20 +41,21 @@ SECONDS = 4.0
 """For so long both are waited for. What one of them said is an answer, where the other one is late."""
 
 
-def balance(session: Session) -> Balance | None:
-    """The account's balance (USD), None when the key may not see it. Reads only. Raises Unreachable.
+def balance(http: HttpClient, spends: Callable[[], Mapping[str, Any]]) -> Balance | None:
+    """The account's balance (USD), None when the key may not see it. Reads only. Raises Unreachable. `spends`: what the
+    older interface says of it (`Session.spends`).
 
     At a balance of zero RunPod stops all pods, so nothing below zero is counted.
     """
     asked: dict[str, Callable[[], Any]] = {
-        "v2": lambda: _tried(lambda: session.http.read(PATH)),
-        "older": lambda: _by_query(session),
+        "v2": lambda: _tried(lambda: http.read(PATH)),
+        "older": lambda: _tried(spends),
     }
     told = in_parallel(asked, SECONDS)
     late = Unreachable("RunPod does not tell the balance in time")
     answer, older = told.get("v2", late), told.get("older", late)
-    spends = {} if isinstance(older, PlatformError) else older
-    per_hour, limit = number(spends.get("currentSpendPerHr")), number(spends.get("spendLimit"))
+    spent = {} if isinstance(older, PlatformError) else older
+    per_hour, limit = number(spent.get("currentSpendPerHr")), number(spent.get("spendLimit"))
     known = isinstance(answer, Answer) and answer.ok and isinstance(answer.data, dict)
     if known and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
         mode = answer.data.get("billingMode")
@@ -75,14 +73,14 @@ def balance(session: Session) -> Balance | None:
     return Balance(usd, None, limit, per_hour, volumes=True)
 
 
-def billed(session: Session, begin: datetime, until: datetime) -> list[Billed]:
+def billed(http: HttpClient, begin: datetime, until: datetime) -> list[Billed]:
     """See `HasBill.billed`. The bill has buckets of whole days (UTC), and pods by their id alone. RunPod posts charges
     about every five minutes."""
     first = begin.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     window = {"startTime": _moment(first), "endTime": _moment(until), "bucketSize": "day"}
-    answer = session.http.read(BILL_PATH, window)
+    answer = http.read(BILL_PATH, window)
     if not answer.ok:
-        raise refused(session.http, answer, "the bill of the pods")
+        raise refused(http, answer, "the bill of the pods")
     records = answer.data.get("records") if isinstance(answer.data, dict) else None
     total: dict[str, float] = {}
     for record in records if isinstance(records, list) else [None]:
@@ -97,11 +95,6 @@ def billed(session: Session, begin: datetime, until: datetime) -> list[Billed]:
 
 def _moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _by_query(session: Session) -> Mapping[str, Any] | PlatformError:
-    fields = "clientBalance spendLimit currentSpendPerHr"
-    return _tried(lambda: session.older(lambda: myself(session.http, "balance", fields)))
 
 
 def _tried(ask: Callable[[], Told]) -> Told | PlatformError:

@@ -1,5 +1,7 @@
-"""The life of a pod: asks for one offer after another, cheapest first, until RunPod grants one; reaches it, stops,
-starts and destroys it. Each is proved by what RunPod shows afterwards.
+"""Rents a pod, reaches it, stops, starts and destroys it.
+
+One offer after another is asked for, cheapest first, until RunPod grants one. Each verb is proved by what RunPod shows
+afterwards.
 
 RunPod refuses unknown fields. `disk` and `gpu.count` are always sent: without `disk` a create fails after a machine was
 matched, without `gpu.count` it fails with a text about capacity. A body has exactly one of `gpu` and `cpu`, and at most

@@ -102,10 +102,11 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         return [one.offer for one in market.candidates(gpus, constraints, center)]
 
     def balance(self) -> Balance | None:
-        return balance(session())
+        at_hand = session()
+        return balance(at_hand.http, at_hand.spends)
 
     def billed(self, begin: datetime, until: datetime) -> list[Billed]:
-        return billed(session(), begin, until)
+        return billed(session().http, begin, until)
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         at_hand = session()

@@ -1,4 +1,4 @@
-"""Turns RunPod's answer about a pod into a record: its phase, its tag and its prices; and its refusals into our errors.
+"""Turns what RunPod says of a pod into our records, and its refusals into our errors.
 
 A state that is not in the table, or a pod that can't be read, is `UNKNOWN` with the reason, never gone. RUNNING does
 not mean ready: a pod says RUNNING from its first second, and has an address only later. A status 400 means several
