@@ -21,12 +21,11 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.review.cell_changes import cell_changes, compared, first_words
+from sweepstack.review.cell_changes import NOTHING, cell_changes, compared, first_words, spelled
 from sweepstack.review.digest import BY_ITSELF, FREE, change_digest, changed_inputs
 from sweepstack.review.live import Live, LiveBox, LiveFact, open_cells
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Money, Review, SettingChange
 from sweepstack.review.plan import ENDING, MAKING, SAME, Plan, Step, refusals
-from sweepstack.review.spelled import NOTHING, spelled
 from sweepstack.teardown.policy_order import stricter, weaker
 from sweepstack.teardown.ways import give_up, sure_first
 
@@ -355,20 +354,20 @@ def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
             adds, saves = adds + max(more, 0.0), saves + max(-more, 0.0)
         if (bid := _number(step.new.get("bid"))) is not None and bid != _number(step.old.get("bid")):
             unknown.append(f"{step.name}: up to ${spell_rate(bid)}/h by its new bid")
-    now = live.money
+    now, volumes = live.meter, live.volumes_per_month
     return Money(
         per_hour=now.per_hour,
         so_far=now.so_far,
         idle=now.idle,
-        per_day=now.per_hour * 24 + now.volumes_per_month * 24 / MONTH_HOURS,
-        per_month=now.per_hour * MONTH_HOURS + now.volumes_per_month,
+        per_day=now.per_hour * 24 + volumes * 24 / MONTH_HOURS,
+        per_month=now.per_hour * MONTH_HOURS + volumes,
         adds=adds,
         saves=saves,
         volumes=_volumes(plan, live, endings),
         unknown=tuple(unknown),
         incomplete=now.incomplete,
-        at_the_end=now.at_the_end,
-        lines=now.lines,
+        at_the_end=now.projected,
+        lines=live.money_lines,
     )
 
 

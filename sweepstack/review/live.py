@@ -10,6 +10,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import starting
 from sweepstack.core.records import REFUSED, SETTLED, Approval, Record
 from sweepstack.status.compose import SweepView
@@ -32,26 +33,20 @@ class LiveBox(Record):
 
     `allowed`: the check's answer to an end by the approval in the state, or on record; `way`, `reasons`: see `Verdict`.
     `proposed`: the same by the approval in the stack file; None where it is no other. `cells`: of its queue.
-    `in_no_copy`: files of attempts without a seal that die with it. `idle`: None is unknown.
+    `in_no_copy`: files of attempts without a seal that die with it.
     """
 
     name: str
     native_id: str
-    generation: int = 1
     platform: str
-    phase: str = "unknown"
     exists: str = "exists"
-    note: str = ""
     price_per_hour: float | None = None
-    so_far: float | None = None
-    idle: bool | None = None
     kills: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     mounts: dict[str, str] = Field(default={})
     stop_kills: tuple[str, ...] = ()
     stop_keeps: tuple[str, ...] = ()
     stopped_per_hour: float | None = None
-    can_stop: bool = False
     clocks: str = ""
     by_hand: str = ""
     """What a person has to do before its bill ends; "" where an API or a command does it."""
@@ -60,7 +55,6 @@ class LiveBox(Record):
     reasons: tuple[str, ...] = ()
     proposed: bool | None = None
     proposed_reasons: tuple[str, ...] = ()
-    receipt: str | None = None
     cells: tuple[LiveCell, ...] = ()
     queue: tuple[str, ...] = ()
     unclaimed: str = ""
@@ -113,18 +107,6 @@ class LiveFact(Record):
     """The day on which the stack file accepts it; "" where it does not, or where that counts no more."""
 
 
-class LiveMoney(Record):
-    """USD. `idle`: of the hourly rate, what buys no training now; `incomplete`: the figures are lower bounds."""
-
-    per_hour: float = 0.0
-    so_far: float = 0.0
-    idle: float = 0.0
-    volumes_per_month: float = 0.0
-    incomplete: bool = False
-    at_the_end: float | None = None
-    lines: tuple[str, ...] = ()
-
-
 class Roster(Record):
     """Cells by name with the digest of their config, and those that a person dropped, with the reason."""
 
@@ -144,7 +126,10 @@ class Live(Record):
     cells: tuple[LiveCell, ...] = ()
     boxes: tuple[LiveBox, ...] = ()
     volumes: tuple[LiveVolume, ...] = ()
-    money: LiveMoney = LiveMoney()
+    meter: Meter = Meter(0.0, 0.0, 0.0)
+    money_lines: tuple[str, ...] = ()
+    volumes_per_month: float = 0.0
+    """USD, of volumes that this stack keeps or that outlived its boxes."""
     approvals: tuple[LiveApproval, ...] = ()
     facts: tuple[LiveFact, ...] = ()
     rosters: dict[str, Roster] = Field(default={})
@@ -180,7 +165,6 @@ def live_of(
 ) -> Live:
     """The values of a picture. Pure. `volumes`: those that this stack keeps, with their verdicts; the others are taken
     from the state. `in_no_copy`: box → files that die with it and are in no copy."""
-    shown = {box.native_id: box for box in view.boxes}
     cells = tuple(LiveCell(name=c.name, state=c.state, box=c.box or "", note=c.note) for c in view.cells)
     bad = {cell.name: cell for cell in cells if cell.state in REFUSED}
     judged = {volume.native_id: volume for volume in volumes}
@@ -197,9 +181,6 @@ def live_of(
                 one,
                 snapshot,
                 bad,
-                so_far=shown[one.box.native_id].cost,
-                idle=shown[one.box.native_id].idle,
-                note=shown[one.box.native_id].note,
                 in_no_copy=(in_no_copy or {}).get(one.box.name, ""),
             )
             for one in snapshot.box_snapshots
@@ -218,15 +199,9 @@ def live_of(
             )
             for entry in snapshot.state.volumes
         ),
-        money=LiveMoney(
-            per_hour=view.meter.per_hour,
-            so_far=view.meter.so_far,
-            idle=view.meter.idle,
-            volumes_per_month=sum(kept) + sum(one.usd_per_month or 0.0 for one in snapshot.left),
-            incomplete=view.meter.incomplete,
-            at_the_end=view.meter.projected,
-            lines=view.money_lines,
-        ),
+        meter=view.meter,
+        money_lines=view.money_lines,
+        volumes_per_month=sum(kept) + sum(one.usd_per_month or 0.0 for one in snapshot.left),
         approvals=_approvals(snapshot),
         facts=tuple(facts),
         rosters=dict(rosters),
@@ -246,9 +221,6 @@ def _box(
     snapshot: Snapshot,
     bad: Mapping[str, LiveCell],
     *,
-    so_far: float | None,
-    idle: bool | None,
-    note: str,
     in_no_copy: str,
 ) -> LiveBox:
     """`bad`: cells whose verified copy is not what it was. The check that ends a box looks at copies only once it is
@@ -258,21 +230,15 @@ def _box(
     return LiveBox(
         name=box.name,
         native_id=box.native_id,
-        generation=box.generation,
         platform=box.platform or box.adapter,
-        phase=one.phase,
         exists=one.seen.existence.value,
-        note=note,
         price_per_hour=one.price_per_hour,
-        so_far=so_far,
-        idle=idle,
         kills=box.teardown.kills,
         keeps=box.teardown.keeps,
         mounts=box.mounts,
         stop_kills=stop.kills if stop else (),
         stop_keeps=stop.keeps if stop else (),
         stopped_per_hour=stop.price_per_hour if stop else None,
-        can_stop=stop is not None,
         clocks=starting(box.teardown.clocks, snapshot.now),
         by_hand=(issue.manual or issue.native) if issue is not None and issue.by == "person" else "",
         allowed=verdict.allowed,
@@ -280,7 +246,6 @@ def _box(
         reasons=tuple(verdict.reasons),
         proposed=one.proposed.allowed if one.proposed else None,
         proposed_reasons=tuple(one.proposed.reasons) if one.proposed else (),
-        receipt=verdict.receipt,
         cells=tuple(
             LiveCell(name=c.name, state=bad[c.name].state, box=box.name, note=bad[c.name].note)
             if c.name in bad

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from sweepstack.core.printable import visible
-from sweepstack.review.blocks import FOLD, Block, Commands, Heading, Line, Listing, Quoted
 from sweepstack.review.model import Review
-from sweepstack.review.words import counted, written
+from sweepstack.review.words import FOLD, Block, Commands, Heading, Line, Listing, Quoted, counted, written
 
 MOST = 60_000
 """Characters of one text on a forge: GitHub takes 65,536 in a comment or an issue, and GitLab more."""

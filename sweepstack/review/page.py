@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sweepstack.report import blocks as shown
 from sweepstack.report import page as html
-from sweepstack.review.blocks import FOLD, Block, Commands, Grid, Heading, Line, Listing, Quoted
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
-from sweepstack.review.words import counted, written
+from sweepstack.review.words import FOLD, Block, Commands, Grid, Heading, Line, Listing, Quoted, counted, written
 
 
 def page(review: Review) -> str:

@@ -1,11 +1,14 @@
-"""A review in words: the headline, what dies, what survives, cells, money, consent, facts."""
+"""A review in words: the headline, what dies, what survives, cells, money, consent, facts.
+
+In blocks, which a terminal, a comment and a page draw alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.review.blocks import Block, Commands, Grid, Heading, Line, Listing, Quoted
 from sweepstack.review.live import LiveApproval
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Money, Review
 
@@ -366,3 +369,57 @@ def _named(endings: Sequence[Ending]) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 box`, `2 boxes`."""
     return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('x') else 's')}"
+
+
+FOLD = 12
+"""A list of more is folded in a comment and on a page."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One statement. `strong`: it decides whether a person may go on."""
+
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Statements below each other. `noun`: what one of them is, for a list that is folded."""
+
+    items: Sequence[str]
+    noun: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; its first column holds names. `noun`: what a row is; `of`: which ones they are, as the caption says."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    noun: str
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """Another program's words, as they are."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What to type next."""
+
+    lines: Sequence[str]
+
+
+Block = Heading | Line | Listing | Grid | Quoted | Commands

@@ -24,12 +24,11 @@ from sweepstack.core.journal import CellProgress
 from sweepstack.core.metrics import shown
 from sweepstack.core.records import JUDGED, SETTLED, Cell, ReceiptCell
 from sweepstack.launch.entries import finished
-from sweepstack.status.boxes import bills, box_view, things
+from sweepstack.status.boxes import bills, box_view, things, unexplained_stop
 from sweepstack.status.model import BoxView, CellView, GateView, SweepView
 from sweepstack.status.money import budget_view, money_lines, projected, running_clocks, runways
 from sweepstack.status.next_commands import following
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
-from sweepstack.status.unexplained import unexplained_stop
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
 

@@ -19,8 +19,8 @@ from sweepstack.extensions.pipelines.commands.ci.gitlab import command as write_
 from sweepstack.extensions.pipelines.commands.ci.review import command as review
 from sweepstack.extensions.pipelines.steps import Result, StackResult
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError
-from sweepstack.review.blocks import Line
 from sweepstack.review.markdown import _block, marked_stack, marker
+from sweepstack.review.words import Line
 from tests.extensions.pipelines.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left
 from tests.simulators.forges import JOB_TOKEN, Forge, Thing
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from sweepstack.billing.cost import Meter
 from sweepstack.review.assess import assess
-from sweepstack.review.live import Live, LiveBox, LiveCell, LiveMoney, LiveVolume
+from sweepstack.review.live import Live, LiveBox, LiveCell, LiveVolume
 from sweepstack.review.model import Review
 from sweepstack.review.plan import read_plan
 
@@ -32,7 +33,6 @@ def box(name: str, **known: Any) -> LiveBox:
         "name": name,
         "native_id": f"id-{name}",
         "platform": "local",
-        "phase": "running",
         "price_per_hour": 1.25,
         "kills": ("scratch", "data"),
         "keeps": ("durable",),
@@ -46,8 +46,8 @@ def box(name: str, **known: Any) -> LiveBox:
 def live(*boxes: LiveBox, volumes: tuple[LiveVolume, ...] = (), **known: Any) -> Live:
     """A sweep of these boxes."""
     cells = tuple(cell for one in boxes for cell in one.cells)
-    money = LiveMoney(per_hour=sum(one.price_per_hour or 0.0 for one in boxes), so_far=3.5)
-    fields: dict[str, Any] = {"stack": "t", "now": NOW, "evidence": "file://here/e", "cells": cells, "money": money}
+    meter = Meter(per_hour=sum(one.price_per_hour or 0.0 for one in boxes), so_far=3.5, idle=0.0)
+    fields: dict[str, Any] = {"stack": "t", "now": NOW, "evidence": "file://here/e", "cells": cells, "meter": meter}
     return Live.model_validate(fields | {"boxes": boxes, "volumes": volumes} | known)
 
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.review.blocks import FOLD
 from sweepstack.review.live import LiveCell
 from sweepstack.review.model import Review
 from sweepstack.review.page import page
-from sweepstack.review.words import headline
+from sweepstack.review.words import FOLD, headline
 from tests.unit.review.plans import box, live, reviewed, step
 from tests.unit.review.record import recorded
 

@@ -137,7 +137,7 @@ def test_the_digest_is_of_the_change_and_of_nothing_else() -> None:
     new = {"name": "box-0", "max_price": 2.0, "clearance": "cleared"}
     plan = [step("update", "Box", "box-0", old=old, new=new), step("delete", "Box", "box-1", old={"native_id": "y"})]
     first = reviewed(live(box("box-0")), *plan)
-    later = live(box("box-0", price_per_hour=9.0, so_far=99.0, phase="stopped"), now=NOW.replace(day=24))
+    later = live(box("box-0", price_per_hour=9.0), now=NOW.replace(day=24))
     moved = copy.deepcopy(plan)
     moved[0]["oldState"]["inputs"]["live"] = {"cost": "2"}
     resumes = step("update", "Queue", "box-0", old={"cells": ["a {}"]}, new={"cells": ["b {}"]})
@@ -160,7 +160,7 @@ def test_the_digest_is_of_the_change_and_of_nothing_else() -> None:
 
 def test_money() -> None:
     """What is rented at the preview's price, what ends, what stops, and what is not known."""
-    seen = live(box("box-0"), box("box-1", stopped_per_hour=0.25, can_stop=True))
+    seen = live(box("box-0"), box("box-1", stopped_per_hour=0.25))
     plan = [
         step("create", "Box", "box-2", new={"name": "box-2", "price_per_hour": 9.0}),
         step("create", "Box", "box-3", new={"name": "box-3", "max_price": 0.5}),

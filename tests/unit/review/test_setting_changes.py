@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.review.assess import WORDS
+from sweepstack.review.cell_changes import spelled
 from sweepstack.review.digest import BY_ITSELF
 from sweepstack.review.live import LiveVolume, Roster
 from sweepstack.review.markdown import markdown
 from sweepstack.review.model import Review, SettingChange
 from sweepstack.review.plan import SAME
-from sweepstack.review.spelled import spelled
 from tests.unit.review.plans import box, live, reviewed, step
 from tests.unit.review.test_digest import ANY, INPUTS, SCHEMA, nested
 from tests.unit.review.test_golden import REVIEWS

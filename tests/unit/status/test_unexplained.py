@@ -12,9 +12,9 @@ from sweepstack.billing.ledger import Bill, Span
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.onbox.host.platform import Told
+from sweepstack.status.boxes import unexplained_stop
 from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.status.unexplained import unexplained_stop
 from sweepstack.teardown.host_shutdown import Handover
 from tests.unit.operations.events.test_sweep import NOW, entry, picture
 
