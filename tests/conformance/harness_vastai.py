@@ -60,7 +60,7 @@ class Harness(RentalHarness):
         (volumes, "_GONE_SECONDS", FOREVER),
         (volumes, "RELEASE_SECONDS", FOREVER),
     )
-    cache = "sweepstack.platforms.vastai.account_state:forget"
+    cache = "sweepstack.platforms.vastai.api:forget"
 
     def simulator(self, state: Path, machines: bool) -> VastSimulator:
         self._odd: set[int] = set()

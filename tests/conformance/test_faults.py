@@ -25,7 +25,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.capabilities import CanStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
-from sweepstack.platforms.common.tag_memory import Unanswered
+from sweepstack.platforms.common.tag_lock import Unanswered
 from tests.conformance.harness import FAULTS
 from tests.conformance.suite import TAG, Renter, able
 

@@ -455,7 +455,7 @@ MUTANTS = (
         "believe a list that lacks what another command has just rented",
         (
             Patch(
-                "sweepstack/platforms/common/tag_memory.py",
+                "sweepstack/platforms/common/tag_lock.py",
                 "        last = self._read()\n        if last is None:\n            return None\n        what",
                 "        last = None\n        if last is None:\n            return None\n        what",
             ),
@@ -467,7 +467,7 @@ MUTANTS = (
         "rent where nobody says whether the last box is there",
         (
             Patch(
-                "sweepstack/platforms/common/tag_memory.py",
+                "sweepstack/platforms/common/tag_lock.py",
                 "            raise Unreachable(self._unknown(what, str(error))) from error\n",
                 "            return None\n",
             ),
@@ -478,7 +478,7 @@ MUTANTS = (
         "a note of the last box that can't be read is none",
         (
             Patch(
-                "sweepstack/platforms/common/tag_memory.py",
+                "sweepstack/platforms/common/tag_lock.py",
                 "            raise self._unreadable(error.strerror or str(error)) from error\n",
                 "            return None\n",
             ),

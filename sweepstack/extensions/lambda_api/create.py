@@ -25,7 +25,7 @@ from sweepstack.platforms.common import renting
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, must_not_be_too_dear, with_key
-from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.common.tag_lock import Memory
 
 
 def create(request: BoxRequest, wait: Wait) -> BoxRecord:

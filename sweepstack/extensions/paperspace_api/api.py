@@ -16,11 +16,10 @@ from sweepstack.extensions.paperspace_api import states
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.platforms.common import sessions
-from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Row
+from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
-from sweepstack.platforms.common.listed import Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
 from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight

@@ -31,7 +31,7 @@ from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import CENT_OF_A_CENT, Comes, Hooks, Try, first_granted, with_key
-from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.common.tag_lock import Memory
 
 _STARTS = ("start", "restart")
 OFF_SECONDS = 60.0

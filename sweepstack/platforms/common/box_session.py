@@ -6,7 +6,8 @@ import abc
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sweepstack.onbox.common.errors import (
@@ -21,7 +22,6 @@ from sweepstack.platforms.common import sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
-from sweepstack.platforms.common.listed import Listed, Names, first_of
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.refusals import Refusals
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -34,6 +34,15 @@ READ_SECONDS = 180.0
 """Limit for a read: the requests for other boxes come first."""
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What messages call a platform, its adapter, and its boxes (in the plural)."""
+
+    platform: str
+    adapter: str
+    boxes: str
 
 
 class BoxSession(abc.ABC):
@@ -243,3 +252,64 @@ class BoxSession(abc.ABC):
         rows = self.boxes(max_age=max_age).by_id.values()
         records = [self.listed_as(row) for row in rows if self.carries(row, tag)]
         return [replace(record, tag=tag) for record in records if record.phase is not Phase.GONE]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A complete list of boxes by id. `damaged`: how many entries have no id; with any, no absence is proved."""
+
+    names: Names
+    by_id: Mapping[str, Mapping[str, Any]]
+    damaged: int = 0
+
+    @classmethod
+    def of(cls, names: Names, rows: Iterable[Any]) -> Listed:
+        """The list of these entries; of two with the same id it has the last one."""
+        rows = list(rows)
+        by_id = {identifier(row): row for row in rows if identifier(row)}
+        return cls(names, by_id, sum(1 for row in rows if not identifier(row)))
+
+    @property
+    def unreadable(self) -> str:
+        """How many entries can't be read, for messages."""
+        return f"{self.damaged} of {self.names.platform}'s {self.names.boxes} can't be read"
+
+    def must_be_whole(self, tag: str) -> None:
+        """Raises Unreachable when it has entries that can't be read: then it proves no absence of the tag."""
+        if self.damaged:
+            raise Unreachable(f"whether there is a box {tag} is not known: {self.unreadable}. Look at the console")
+
+    def tagged(self, records: Iterable[BoxRecord], prefix: str, account: str) -> list[BoxRecord]:
+        """Those of its `records` whose tag begins with `prefix` or can't be read, sorted by id; last, one record for
+        all entries without an id."""
+        found = [record for record in records if record.tag.startswith(prefix) or not record.tag]
+        found.sort(key=lambda record: record.native_id)
+        if self.damaged:
+            names = self.names
+            place = f"{names.platform}, {self.damaged} {names.boxes} whose id can't be read: look at the console"
+            found.append(BoxRecord("", "", account, Phase.UNKNOWN, None, None, place, place))
+        return found
+
+
+def first_of(found: list[BoxRecord], known: str, names: Names) -> BoxRecord:
+    """Of boxes with the same tag, one or more: the one on record (`known`, an id), else the oldest, and one that is
+    ending only when all are. Its note names the others that may bill."""
+    found = sorted(found, key=lambda one: (one.phase is Phase.ENDING, one.native_id != known, _age(one)))
+    others = [other.native_id for other in found[1:] if other.phase is not Phase.ENDING]
+    if not others:
+        return found[0]
+    ends = ", ".join(f"sweepctl audit --end {names.adapter}:{other}" for other in others)
+    return noted(
+        found[0],
+        f"{len(others) + 1} {names.boxes} carry this tag, and {', '.join(others)} may bill beside it: end what is too "
+        f"many: {ends}",
+    )
+
+
+def noted(record: BoxRecord, note: str) -> BoxRecord:
+    """The record with a note more."""
+    return replace(record, note="; ".join(part for part in (record.note, note) if part))
+
+
+def _age(record: BoxRecord) -> tuple[datetime, str]:
+    return record.created_at or datetime.max.replace(tzinfo=UTC), record.native_id

@@ -1,25 +1,28 @@
 """Renting a box, as adapters do it alike: one order of steps, and what differs as hooks.
 
 `create` is the order: lock, find, wanted?, rent, made, too dear?, ready. `first_granted` asks for the offers, one after
-another; `until_ready` waits.
+another; `until_ready` waits. `look_again` looks several times for what a create with a lost answer may have made:
+lists lag behind.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, one_line
+from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable, one_line
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Watch
-from sweepstack.platforms.common.listed import LOOKS
-from sweepstack.platforms.common.look_again import sent_or_found
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
-from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_lock import Memory, hold_tag_lock
 
 R = TypeVar("R")
+T = TypeVar("T")
+LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+"""Seconds before each look for a box whose create may have been carried out."""
 CENT_OF_A_CENT = 1e-4
 """USD. A price that is so much above the highest one is not above it: prices are rounded."""
 
@@ -223,3 +226,37 @@ def must_not_be_too_dear(record: BoxRecord, name: str, max_price: float | None) 
         "now. Raise max_price to keep it, or destroy it"
     )
     raise StillCreating(record.native_id, record.outputs(), [why])
+
+
+def look_again(
+    look: Callable[[], T | None], pauses: Iterable[float], cancelled: threading.Event | None = None
+) -> T | None:
+    """The first find of `look`, which is called after each of the `pauses` (seconds); None when it finds nothing, or
+    after a cancel. A PlatformError of `look` counts as no find. Without `cancelled` it can't be ended early: to learn
+    the id of a box that may bill is worth the time."""
+    cut = cancelled or threading.Event()
+    for seconds in pauses:
+        if seconds and cut.wait(paced(seconds)):
+            return None
+        try:
+            found = look()
+        except PlatformError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def sent_or_found(
+    send: Callable[[], R], look: Callable[[], T | None], pauses: Iterable[float], name: str, wait: Wait
+) -> R | T:
+    """What `send` returns, which may make a box; after a lost answer what `look` finds (`look_again`). Costs what
+    `send` costs. Raises what `send` raises; OutcomeUnknown when its answer is lost and nothing is found."""
+    try:
+        return send()
+    except OutcomeUnknown as error:
+        wait.progress(f"{name}: {one_line(error)}; looking for it by its tag")
+        found = look_again(look, pauses, wait.cancelled)
+        if found is None:
+            raise
+        return found

@@ -37,11 +37,10 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import redact, sessions
-from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Row
+from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Listed, Names, Row
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
-from sweepstack.platforms.common.listed import Listed, Names
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight

@@ -41,7 +41,7 @@ from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, must_not_be_too_dear, with_key
-from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.common.tag_lock import Memory
 from sweepstack.platforms.runpod import offers
 from sweepstack.platforms.runpod.api import NEW_TAG_SECONDS, Session, base_url, session
 from sweepstack.platforms.runpod.balance import BILL_SECONDS, PROOF_SECONDS

@@ -42,7 +42,7 @@ from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import identifier, number
-from sweepstack.platforms.common.look_again import look_again
+from sweepstack.platforms.common.renting import look_again
 from sweepstack.platforms.runpod.api import Session
 from sweepstack.platforms.runpod.balance import GRAPHQL
 from sweepstack.platforms.runpod.states import (

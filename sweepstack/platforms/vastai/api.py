@@ -3,15 +3,21 @@
 What we must not leave to the SDK (1.9, read in its source): it sends a create again after a lost answer (so we pass
 `retry=1` everywhere and decide ourselves what may be sent twice), it takes `success: false` for a success, it reads
 VAST_URL once at import, and it does not keep to the API's rate limits.
+
+Each key has a state in this process: rate limiters, shared answers, ids rented and destroyed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sweepstack.core.extras import lacks
@@ -19,9 +25,10 @@ from sweepstack.onbox.common.errors import NotAuthorized, NotInstalled, Platform
 from sweepstack.onbox.common.xdg import user_folder
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import REQUEST_SECONDS, answer_seconds, retried
+from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.redact import learn
+from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.vastai import pages
-from sweepstack.platforms.vastai.account_state import Labels, Source, state_of_account
 from sweepstack.platforms.vastai.errors import KEY_HELP, Refusal, error_for, lost_answer
 from sweepstack.platforms.vastai.pages import Column, Row, is_id
 
@@ -55,9 +62,7 @@ class Client:
                 raise NotInstalled(f"vast.ai can't be asked: {missing}")
             raise NotAuthorized(f"there is no key for vast.ai: {KEY_HELP}")
         try:
-            from sweepstack.platforms.vastai.sdk import VastAI
-
-            _quiet()
+            VastAI = _sdk()
             sdk = VastAI(server_url=base_url(), retry=1)
             key = str(sdk.client.api_key).strip()
         except (RuntimeError, OSError, UnicodeError) as error:
@@ -345,13 +350,23 @@ class Client:
         return self._read("list", "list instances", ask, deadline)
 
 
-def _quiet() -> None:
-    """Removes the SDK's own log handler, which writes to stderr past our filters."""
+def _sdk() -> Any:
+    """vast.ai's SDK, without its serverless half, which takes two thirds of the import time, and which it leaves out
+    when aiohttp is not installed; and without its own log handler, which writes to stderr past our filters."""
+    hidden = not {"vastai", "aiohttp"} & sys.modules.keys()
+    if hidden:
+        sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    try:
+        from vastai import VastAI
+    finally:
+        if hidden:
+            del sys.modules["aiohttp"]
     logger = logging.getLogger("vastai")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
     logger.propagate = True
     logger.setLevel(logging.WARNING)
+    return VastAI
 
 
 def base_url() -> str:
@@ -380,3 +395,130 @@ def _rows(data: Any) -> list[Row]:
     if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
         raise TypeError("a list of objects was expected")
     return data
+
+
+QUOTAS = {
+    "user": Quota(1, 1.0),
+    "create": Quota(1, 4.5),
+    "get": Quota(1, 2.0),
+    "list": Quota(1, 1.0),
+    "state": Quota(1, 1.0),  # start and stop
+    "destroy": Quota(1, 3.0),
+    "bid": Quota(1, 5.5),
+    "volumes": Quota(1, 5.5),
+    "ssh": Quota(1, 1.0),
+    "charges": Quota(1, 1.0),
+    "search": Quota(10, 60.0),
+}
+"""Endpoint → its quota: the API's own figures of 2026-11 (`user` is a guess, since there is no figure)."""
+LATELY_SECONDS = 20.0
+"""For so long after a box was asked about, lists ask for it, too."""
+GATHER_SECONDS = 0.1
+MOST_GATHER_SECONDS = 5.0
+"""For callers that only read: a list waits until no new box was asked about for `GATHER_SECONDS`, so that it has all
+boxes of a preview."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An API address and a key (`digest`: its sha256 in hex): what the shared state belongs to."""
+
+    url: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How many instances have each label; None when vast.ai's counts can't be used."""
+
+    counts: dict[str, int] | None
+
+
+class RecentlyAsked:
+    """The ids or labels that were asked about lately. Every list asks for all of them, so that callers which ask at the
+    same time share one list."""
+
+    def __init__(self) -> None:
+        # asked about since when without a gap, and when last (monotonic)
+        self._asked: dict[int | str, tuple[float, float]] = {}
+        self._newest = -math.inf  # when a box was asked about that no list had asked for
+        self._lock = threading.Lock()
+
+    def ask(self, key: int | str) -> float:
+        """Notes that `key` is asked about. Returns the seconds for which lists have asked for it already: an older
+        list says nothing about it."""
+        with self._lock:
+            now = time.monotonic()
+            since, last = self._asked.get(key, (now, -math.inf))
+            if now - last > paced(LATELY_SECONDS):
+                since = self._newest = now
+            self._asked[key] = since, now
+            return now - since
+
+    def gather(self) -> None:
+        """Blocks while callers ask about new boxes. A caller that comes after a list has begun needs another list."""
+        end = time.monotonic() + paced(MOST_GATHER_SECONDS)
+        while (rest := min(self._newest + paced(GATHER_SECONDS), end) - time.monotonic()) > 0:
+            time.sleep(rest)
+
+    def keys(self) -> list[int | str]:
+        """The ids or labels that the next list has to ask for."""
+        with self._lock:
+            now = time.monotonic()
+            self._asked = {key: times for key, times in self._asked.items() if now - times[1] <= paced(LATELY_SECONDS)}
+            return list(self._asked)
+
+
+class AccountState:
+    """The state of one key, shared by all threads of this process."""
+
+    def __init__(self) -> None:
+        self.limiters = {name: RateLimiter(quota) for name, quota in QUOTAS.items()}
+        self.user: SingleFlight[Row] = SingleFlight()
+        self.instances: SingleFlight[dict[int, Row]] = SingleFlight()
+        """Lists of all instances: for callers that need all, or when the list can't be filtered."""
+        self.some: dict[Column, SingleFlight[dict[int, Row]]] = {"id": SingleFlight(), "label": SingleFlight()}
+        """Lists of the instances that were asked about lately, by id or by label."""
+        self.lately: dict[Column, RecentlyAsked] = {"id": RecentlyAsked(), "label": RecentlyAsked()}
+        self.labels: SingleFlight[Labels] = SingleFlight()
+        self.volumes: SingleFlight[list[Row]] = SingleFlight()
+        self.ended: set[int] = set()
+        """Ids whose destroy this process sent and vast.ai accepted."""
+        self.gone: dict[int, float] = {}
+        """Id of `ended` → when it was proved gone (monotonic)."""
+        self.pages = 1
+        """How many requests the last list needed."""
+        self.narrow = True
+        """Whether vast.ai lets us filter the list by ids or labels: False once it refused that."""
+        self.small = True
+        """Whether the whole account may be no longer than a list of the boxes that were asked about: False once it was
+        longer."""
+        self.made: dict[str, int] = {}
+        """Label → id of the instance that this process rented last: a list may be from before that."""
+
+    def forget(self) -> None:
+        """Callers that only read get no answer from before this moment any more."""
+        for rows in (self.instances, *self.some.values()):
+            rows.forget()
+        self.labels.forget()
+
+    def pace(self, usual: float, most: float, behind: str) -> float:
+        """Seconds between two looks: `usual`, and up to `most` while requests to the endpoint `behind` wait for the
+        rate limit. Many boxes then start or end one after the other, and one look serves all of them."""
+        return max(usual, min(most, self.limiters[behind].queue_seconds() / 4)) if behind else usual
+
+
+_states: dict[Source, AccountState] = {}
+_states_lock = threading.Lock()
+
+
+def state_of_account(source: Source) -> AccountState:
+    """The state of this key in this process; made at the first call."""
+    with _states_lock:
+        return _states.setdefault(source, AccountState())
+
+
+def forget() -> None:
+    """Drops all shared state: for tests that change the simulated platform directly."""
+    with _states_lock:
+        _states.clear()

@@ -26,19 +26,17 @@ from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe, renting, start_lease
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
-from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted
-from sweepstack.platforms.common.tag_memory import Memory
+from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, look_again
+from sweepstack.platforms.common.tag_lock import Memory
 from sweepstack.platforms.vastai import volumes
 from sweepstack.platforms.vastai.api import VERB_SECONDS
-from sweepstack.platforms.vastai.channel import FOLDERS, ROOT, answers
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.power import end_for_sure, own_stop
 from sweepstack.platforms.vastai.session import Session, box_number, still_creating
-from sweepstack.platforms.vastai.states import BILLS, is_fatal, status_message
+from sweepstack.platforms.vastai.states import BILLS, FOLDERS, ROOT, answers, is_fatal, status_message
 
 DEFAULT_IMAGE = "ubuntu:22.04"
 """Small, so that it is pulled quickly; the driver's libraries come from the host."""

@@ -32,10 +32,10 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.balance import balance, billed
-from sweepstack.platforms.vastai.channel import channel_to, closed
 from sweepstack.platforms.vastai.create import Renting
 from sweepstack.platforms.vastai.offers import market_at
 from sweepstack.platforms.vastai.session import READ_AGE_SECONDS, Session, box_number
+from sweepstack.platforms.vastai.states import channel_to, closed
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel

@@ -23,8 +23,8 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.json_values import number
-from sweepstack.platforms.common.look_again import look_again
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.renting import look_again
 from sweepstack.platforms.vastai.api import VERB_SECONDS
 from sweepstack.platforms.vastai.errors import NoSuchThing
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH

@@ -25,7 +25,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
 from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.tag_memory import Unanswered
+from sweepstack.platforms.common.tag_lock import Unanswered
 from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
 from sweepstack.provider.resources import host_address_change, market
 from sweepstack.provider.session import Operation

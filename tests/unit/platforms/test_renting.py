@@ -10,8 +10,8 @@ import pytest
 
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.box_session import Listed, Names, first_of
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
-from sweepstack.platforms.common.listed import Listed, Names, first_of
 from sweepstack.platforms.common.renting import Try, first_granted
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 

@@ -14,9 +14,9 @@ import pytest
 
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
-from sweepstack.platforms.common import tag_memory
+from sweepstack.platforms.common import tag_lock
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.common.tag_memory import Memory, Unanswered
+from sweepstack.platforms.common.tag_lock import Memory, Unanswered
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
 
@@ -85,12 +85,12 @@ def test_a_request_without_an_answer_is_looked_for_by_its_tag(path: Path) -> Non
 def test_no_list_proves_that_a_request_without_an_answer_made_nothing(path: Path) -> None:
     """However old it is: that one was sent is forgotten only when what it made is known."""
     memory(path).sending()
-    for seconds in (0, 10 * tag_memory.LAG_SECONDS, 10**6):
+    for seconds in (0, 10 * tag_lock.LAG_SECONDS, 10**6):
         sent_ago(path, seconds)
         looks: list[int] = []
         with pytest.raises(Unanswered, match="no list shows it") as caught:
             memory(path).box(unasked, lambda looks=looks: looks.append(1))  # type: ignore[misc]
-        assert len(looks) == tag_memory.LOOKS
+        assert len(looks) == tag_lock.LOOKS
         assert (datetime.now(UTC) - caught.value.sent).total_seconds() >= seconds * 0.01
         assert path.exists()
 
@@ -101,8 +101,8 @@ def test_a_number_is_gone_only_after_several_looks_and_when_lists_can_not_be_old
     looks: list[float] = []
     looked: Callable[[str], None] = lambda _: looks.append(time.monotonic())  # noqa: E731
     assert memory(path).box(looked, unasked) is None
-    assert len(looks) >= tag_memory.LOOKS
-    assert looks[-1] - made >= tag_memory.LAG_SECONDS * 0.01
+    assert len(looks) >= tag_lock.LOOKS
+    assert looks[-1] - made >= tag_lock.LAG_SECONDS * 0.01
     assert not path.exists()
 
 
@@ -234,7 +234,7 @@ def test_a_box_that_is_there_is_kept_though_it_can_not_be_written_down(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     heard: list[str] = []
-    monkeypatch.setattr(tag_memory, "write_atomically", full)
+    monkeypatch.setattr(tag_lock, "write_atomically", full)
     memory(path, Wait(20, heard.append)).made("b-1")
     monkeypatch.undo()
     assert len(heard) == 1

@@ -23,8 +23,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.vastai.account_state import QUOTAS
-from sweepstack.platforms.vastai.api import Client
+from sweepstack.platforms.vastai.api import QUOTAS, Client
 from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, instance

@@ -14,8 +14,8 @@ import pytest
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
-from sweepstack.platforms.vastai import account_state, power
-from sweepstack.platforms.vastai.account_state import QUOTAS, forget
+from sweepstack.platforms.vastai import api, power
+from sweepstack.platforms.vastai.api import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
@@ -115,9 +115,9 @@ def look_at(numbers: list[int]) -> None:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy this machine is: they count as at once within two seconds, and a list is young for longer."""
-    monkeypatch.setattr(account_state, "GATHER_SECONDS", 200.0)
-    monkeypatch.setattr(account_state, "MOST_GATHER_SECONDS", 6000.0)
-    monkeypatch.setattr(account_state, "LATELY_SECONDS", 12_000.0)
+    monkeypatch.setattr(api, "GATHER_SECONDS", 200.0)
+    monkeypatch.setattr(api, "MOST_GATHER_SECONDS", 6000.0)
+    monkeypatch.setattr(api, "LATELY_SECONDS", 12_000.0)
     monkeypatch.setattr("sweepstack.platforms.vastai.platform.READ_AGE_SECONDS", 12_000.0)
 
 

@@ -36,7 +36,7 @@ from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import power, volumes
-from sweepstack.platforms.vastai.account_state import RecentlyAsked, forget
+from sweepstack.platforms.vastai.api import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from tests.short_wait import out_of_time
 from tests.unit.platforms.loopback import Reply, Request
@@ -825,7 +825,7 @@ def test_a_hundred_boxes_are_read_in_few_lists(world: World, monkeypatch: pytest
         return world.list(request)
 
     # At this test's pace "lately" were 40 ms, and a hundred threads are no faster for it.
-    monkeypatch.setattr("sweepstack.platforms.vastai.account_state.LATELY_SECONDS", 10_000.0)
+    monkeypatch.setattr("sweepstack.platforms.vastai.api.LATELY_SECONDS", 10_000.0)
     monkeypatch.setattr(RecentlyAsked, "ask", ask)
     world.routes[("GET", LIST)] = held
     for number in range(1, 101):

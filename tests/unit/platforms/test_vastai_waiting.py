@@ -16,8 +16,8 @@ from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe, single_flight
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.vastai import account_state, power
-from sweepstack.platforms.vastai.account_state import forget
+from sweepstack.platforms.vastai import api, power
+from sweepstack.platforms.vastai.api import forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from sweepstack.platforms.vastai.session import MOST_POLL_SECONDS, POLL_SECONDS, Session
 from tests.unit.platforms.loopback import Reply, Request
@@ -36,7 +36,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(probe, "ON", False)
     # In the time of tests it is 200 ms, and a busy machine takes longer for two looks.
-    monkeypatch.setattr(account_state, "LATELY_SECONDS", 1e6)
+    monkeypatch.setattr(api, "LATELY_SECONDS", 1e6)
     yield world
     world.close()
     forget()
@@ -196,7 +196,7 @@ def test_a_list_from_before_the_end_proves_nothing(
     # 40 s ago, and has been asked for the two for longer.
     with monkeypatch.context() as before:
         before.setattr(single_flight, "time", ago(40))
-        before.setattr(account_state, "time", ago(120))
+        before.setattr(api, "time", ago(120))
         for number in (7, 8):
             session.client.listed(number, Deadline(60))
     world.add(7, "tag-7")

@@ -47,5 +47,5 @@ def vast_world(
         monkeypatch.setattr(wait_running, "POLL_SECONDS", 0.05)
         monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")
         yield sim
-        sys.modules["sweepstack.platforms.vastai.account_state"].forget()
+        sys.modules["sweepstack.platforms.vastai.api"].forget()
     sim.check()
