@@ -1,10 +1,11 @@
 """The extras of the package: what only some sweeps need is not installed with every one.
 
-What an extra brings is in pyproject.toml. Imports none of it.
+What an extra brings is in pyproject.toml. Imports none of it, and of an adapter only its empty package.
 """
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import sys
 from importlib.util import find_spec
@@ -13,13 +14,15 @@ from sweepstack.core.adapters import module_of
 from sweepstack.core.paths import installed
 
 MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryptography"}
-"""Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module."""
+"""Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module: the package
+of the adapter says `SDK = True`."""
 
 
 def of_platform(platform: str) -> str:
     """The extra that a platform needs; "" where its adapter needs no SDK of the vendor."""
     adapter = platform.replace("-", "_")
-    return adapter if module_of(adapter, "sdk") is not None else ""
+    package = (module_of(adapter, "__init__") or "").removesuffix(".__init__")
+    return adapter if package and getattr(importlib.import_module(package), "SDK", False) else ""
 
 
 def lacks(extra: str) -> str:

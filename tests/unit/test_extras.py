@@ -20,7 +20,8 @@ from sweepstack.core.extras import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = {**MODULES, **{file.parent.name: file.parent.name for file in ROOT.glob("sweepstack/platforms/*/sdk.py")}}
+ADAPTERS = {file.parent.name for file in ROOT.glob("sweepstack/platforms/*/platform.py")}
+EXTRAS = MODULES | {name: name for name in ADAPTERS if extras.of_platform(name)}
 WITHOUT = """
 import sys
 for name in ("bokeh", "boto3", "botocore", "cryptography", "pyarrow", "runpod", "vastai", "vastai_sdk"):

@@ -1,1 +1,4 @@
 """The adapter for RunPod."""
+
+SDK = True
+"""Whether it needs the vendor's SDK, which is an extra of the package: see `core.extras`."""
