@@ -16,13 +16,13 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import VolumeRecord
-from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,
     VolumeFacts,
     VolumeSeen,
     VolumeVerdict,
+    observe_volume,
     policies,
     stack_of,
 )

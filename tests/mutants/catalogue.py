@@ -327,7 +327,7 @@ MUTANTS = (
         "take a volume for one whose name ends like it",
         (
             Patch(
-                "sweepstack/operations/observe_volume.py",
+                "sweepstack/operations/volumes/end_check.py",
                 "if (ours := box_layout.volume_of(record.tag)) is not None and ours[1] == name",
                 'if record.tag.endswith(f"-volume-{name}")',
             ),

@@ -15,8 +15,7 @@ from sweepstack.core.own_stop import BEGINS
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.host.platform import Told
-from sweepstack.operations.events.budget import budget_event
-from sweepstack.operations.events.event import Event, stray
+from sweepstack.operations.events.event import Event, budget_event, stray
 from sweepstack.status.boxes import stopped_by_us, unexplained_stop
 from sweepstack.status.compose import BoxView, CellView, SweepView
 from sweepstack.status.money import outlook_of

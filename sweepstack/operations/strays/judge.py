@@ -28,7 +28,6 @@ from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.operations.strays.accounts import Finding
 from sweepstack.operations.strays.held import Answer, gate_of, held_by_another
 from sweepstack.operations.strays.known import Known
@@ -37,6 +36,7 @@ from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeFacts,
     VolumeSeen,
+    observe_volume,
     take_inventory,
     use_problems,
 )

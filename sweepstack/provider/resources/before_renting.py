@@ -17,9 +17,9 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.operations.events.budget import budget_event
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.events.deliver import deliver
+from sweepstack.operations.events.event import budget_event
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources import runway
 from sweepstack.provider.session import Operation

@@ -26,7 +26,7 @@ from sweepstack.onbox.common.xdg import cache_folder
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
-from sweepstack.operations.observe_volume import find_kept
+from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import BoxInputs, Placed
 from sweepstack.provider.resources import runway

@@ -15,7 +15,7 @@ from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
-from sweepstack.operations.observe_volume import find_kept
+from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources import held_by_another, policy, volume_lifecycle

@@ -27,8 +27,15 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
-from sweepstack.operations.observe_volume import find_kept, observe_volume
-from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeFacts, VolumeVerdict, refusal
+from sweepstack.operations.volumes.end_check import (
+    VolumeContext,
+    VolumeEnding,
+    VolumeFacts,
+    VolumeVerdict,
+    find_kept,
+    observe_volume,
+    refusal,
+)
 from sweepstack.operations.volumes.records import VERB, Mounting, Survey, recorded, survey, write_mounting
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.models import VolumeInputs, VolumeState

@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.onbox.common.box_layout import volume_of, volume_tag
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.operations.observe_volume import find_kept
+from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod.api import CATALOG_SECONDS
 from sweepstack.provider.resources import market, volume_lifecycle

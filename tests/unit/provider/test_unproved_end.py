@@ -16,11 +16,11 @@ from sweepstack.core.observation import Existence
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.operations import observe_volume
 from sweepstack.operations.observe import observe
 from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search
+from sweepstack.operations.volumes import end_check
 from sweepstack.operations.volumes.records import User
 from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
@@ -158,7 +158,7 @@ def test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere
     assert (birth.ended_at is not None) == ended
     target: Any = SimpleNamespace(stack="sweep-t", root=sweep.folder, file=SimpleNamespace(sweep=dict))
     found = search(StackState("sweep-t"), sweep.store, [birth], target.file)
-    still_there = list(observe_volume._alive(User("sweep-t", "", ""), birth))
+    still_there = list(end_check._alive(User("sweep-t", "", ""), birth))
     if ended and same_account:
         assert (found.searched, found.orphans, found.notes, still_there) == (True, (), (), [])
     else:

@@ -24,12 +24,12 @@ from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.operations.observe_volume import observe_volume
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,
     VolumeFacts,
     VolumeVerdict,
+    observe_volume,
     policies,
     take_inventory,
 )

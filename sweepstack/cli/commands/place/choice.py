@@ -39,7 +39,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer, is_part
-from sweepstack.operations.observe_volume import find_kept
+from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.fleet import parts_of
 from sweepstack.profiles.load import load_profile

@@ -19,10 +19,9 @@ from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import EventsConfig
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.operations.events import channels, deliver
-from sweepstack.operations.events.budget import budget_event
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.events.deliver import FOLDER, Delivery, Notice, Telling, Told
-from sweepstack.operations.events.event import Event
+from sweepstack.operations.events.event import Event, budget_event
 from tests.unit.operations.events.hooks import SECRET, hang_up_after, hook
 
 SEEN = Forecast(72.4, 34.0, 3.0)
