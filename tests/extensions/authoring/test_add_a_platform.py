@@ -73,8 +73,13 @@ def destroy(native_id: str, account: str) -> None:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.platforms.toy_cloud.api import cloud
+
+if TYPE_CHECKING:
+    from sweepstack.onbox.agent.channel import Channel
 
 
 def get(native_id: str, account: str) -> BoxRecord:
@@ -90,25 +95,12 @@ def by_tag(tag: str, account: str = "") -> BoxRecord | None:
 def listed(prefix: str) -> list[BoxRecord]:
     """See `Platform.list_tagged`."""
     return cloud().list_tagged(prefix)
-''',
-    "sweepstack/platforms/toy_cloud/channel.py": '''"""The way to a box of Toy Cloud."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.platforms.toy_cloud.api import cloud
-
-if TYPE_CHECKING:
-    from sweepstack.onbox.agent.channel import Channel
 
 
 def channel_to(record: BoxRecord) -> Channel:
     """See `Platform.channel`."""
     return cloud().channel(record.native_id, record.account)
 ''',
-    "sweepstack/platforms/toy_cloud/errors.py": None,
     "tests/conformance/harness_toy_cloud.py": '''"""How to break Toy Cloud, and put it right again."""
 
 from __future__ import annotations
@@ -147,7 +139,7 @@ def test_it_can_do_nothing_but_rent() -> None:
     assert not isinstance(load_platform("toy_cloud"), CanStop)
 ''',
 }
-"""What a person writes in place of the scaffold's file; None: the file goes."""
+"""What a person writes in place of the scaffold's file."""
 
 
 def section(title: str) -> str:
@@ -212,7 +204,7 @@ def write_what_is_open(copy: Path) -> None:
     """What the page asks of a person between the first command and the others."""
     for path, text in TOY.items():
         assert (copy / path).is_file(), f"the scaffold writes no {path}"
-        (copy / path).unlink() if text is None else (copy / path).write_text(text, encoding="utf-8")
+        (copy / path).write_text(text, encoding="utf-8")
     for path in (f"profiles/{RENTAL}.md", f"profiles/{CLOUD}.md", f"sweepstack/platforms/{ADAPTER}/platform.py"):
         text = (copy / path).read_text("utf-8")
         assert OPEN.search(text)

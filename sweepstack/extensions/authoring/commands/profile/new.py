@@ -50,7 +50,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST_NAME = 20
 CODE = ("components", "scripts", "sweepstack")
 PLATFORM_PLACES = ("components/platforms", "sweepstack/extensions", "sweepstack/platforms", "sweepstack/profiles")
-ADAPTER_FILES = ("__init__", "platform", "api", "create", "power", "states", "errors", "channel")
+ADAPTER_FILES = ("__init__", "platform", "api", "create", "power", "states")
 BY_A_PERSON = """\
     issued_by: person
     manual: >-
