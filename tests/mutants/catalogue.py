@@ -404,9 +404,9 @@ MUTANTS = (
         (
             Patch(
                 "sweepstack/platforms/vastai/platform.py",
-                "        row = session.row(identifier, age=age)\n        if row is not None:\n"
-                "            return session.record(row)\n",
-                "        try:\n            row = session.row(identifier, age=age)\n"
+                "        row = session.row(box_number(native_id), age=paced(READ_AGE_SECONDS))\n"
+                "        if row is not None:\n            return session.record(row)\n",
+                "        try:\n            row = session.row(box_number(native_id), age=paced(READ_AGE_SECONDS))\n"
                 "        except Unreachable:\n            row = None\n"
                 "        if row is not None:\n            return session.record(row)\n",
             ),

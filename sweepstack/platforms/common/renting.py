@@ -187,7 +187,7 @@ def until_ready(name: str, record: BoxRecord, comes: Comes, watch: Watch) -> Box
         costs = comes.bills[Phase.UNKNOWN]
         raise StillCreating(record.native_id, seen.outputs(), [f"{one_line(error)}; {costs}"]) from error
     if seen.phase is Phase.GONE:
-        ended = f"{record.native_id} was {comes.ended}, not by this command, while it was being made"
+        ended = f"{record.native_id} was {comes.ended}, not by this command, while it came up"
         raise PlatformError(f"{ended}: nothing bills")
     if why:
         seen = comes.last(seen)

@@ -6,11 +6,12 @@ in which it was checked, are in profiles/vastai.md; how the API behaves is descr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import (
     CanStop,
@@ -27,7 +28,6 @@ from sweepstack.onbox.host.capabilities import (
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.vastai import power, volumes
@@ -39,8 +39,6 @@ from sweepstack.platforms.vastai.states import channel_to, closed
 
 if TYPE_CHECKING:
     from sweepstack.onbox.agent.channel import Channel
-
-_MIN_BID = 0.001
 
 
 def connect() -> VastPlatform:
@@ -63,48 +61,35 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
         return Session.open().account
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        age = paced(READ_AGE_SECONDS)
-        session = Session.open(account=account, age=age)
-        return session.found(tag, age=age) or session.found(tag)  # an older answer does not prove that there is none
+        session = _reading(account)
+        return session.found(tag, age=paced(READ_AGE_SECONDS)) or session.found(
+            tag
+        )  # an older answer does not prove that there is none
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if wait.cancelled.is_set():
             raise PlatformError(f"cancelled before {request.name} was looked for: this command has rented nothing")
-        session = Session.open(Deadline.of(wait))
-        try:
+        with _changing(deadline=Deadline.of(wait)) as session:
             return Renting(session, request, wait).run()
-        finally:
-            _forget(session)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        age = paced(READ_AGE_SECONDS)
-        session = Session.open(account=account, age=age)
-        identifier = box_number(native_id)
-        row = session.row(identifier, age=age)
+        session = _reading(account)
+        row = session.row(box_number(native_id), age=paced(READ_AGE_SECONDS))
         if row is not None:
             return session.record(row)
         return BoxRecord(native_id, "", session.account, Phase.GONE, None, None, "vast.ai")
 
     def destroy(self, native_id: str, account: str) -> None:
-        session = Session.open(account=account)
-        try:
+        with _changing(account) as session:
             power.destroy(session, box_number(native_id))
-        finally:
-            _forget(session)
 
     def stop(self, native_id: str, account: str) -> None:
-        session = Session.open(account=account)
-        try:
+        with _changing(account) as session:
             power.stop(session, box_number(native_id))
-        finally:
-            _forget(session)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        session = Session.open(Deadline.of(wait), account=account)
-        try:
+        with _changing(account, Deadline.of(wait)) as session:
             return power.start(session, box_number(native_id), wait)
-        finally:
-            _forget(session)
 
     def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         return power.own_stop(box_number(native_id))
@@ -117,12 +102,11 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         """With the empty prefix also instances without a label: they belong to the account, though not to a sweep."""
-        age = paced(READ_AGE_SECONDS)
-        session = Session.open(age=age)
-        return [session.record(row) for row in session.prefixed(prefix, age=age)]
+        session = _reading()
+        return [session.record(row) for row in session.prefixed(prefix, age=paced(READ_AGE_SECONDS))]
 
     def offers(self, constraints: Constraints) -> list[Offer]:
-        session = Session.open(age=paced(READ_AGE_SECONDS))
+        session = _reading()
         machine = None
         if constraints.volume:
             machine = _machine(session, constraints.volume)
@@ -131,31 +115,14 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
         return [ask.offer for ask in asks]
 
     def balance(self) -> Balance | None:
-        return balance(Session.open(age=paced(READ_AGE_SECONDS)))
+        return balance(_reading())
 
     def billed(self, begin: datetime, until: datetime) -> list[Billed]:
-        return billed(Session.open(age=paced(READ_AGE_SECONDS)), begin, until)
+        return billed(_reading(), begin, until)
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        session = Session.open(account=account)
-        identifier = box_number(native_id)
-        row = session.row(identifier)
-        if row is None:
-            raise PlatformError(f"instance {identifier} is gone: there is no bid to change")
-        if not row.get("is_bid"):
-            raise RequestRefused(
-                f"instance {identifier} was rented on demand, at its own price: only a spot box has a bid, and a box "
-                "can't become one"
-            )
-        most = 32.0 * (number(row.get("num_gpus")) or 1.0)
-        if not _MIN_BID <= bid <= most:
-            raise RequestRefused(
-                f"a bid of {bid:g} USD/h for instance {identifier}: {_MIN_BID:g} to {most:g} is possible"
-            )
-        try:
-            session.client.change_bid(identifier, bid, session.deadline)
-        finally:
-            _forget(session)
+        with _changing(account) as session:
+            power.change_bid(session, box_number(native_id), bid)
 
     def ensure_volume(self, tag: str, name: str, *, size_gb: int | None = None, region: str = "") -> VolumeRecord:
         """`region`: `machine:<number>`, the machine on which the volume is made."""
@@ -164,11 +131,11 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
             return volumes.ensure(session, tag, size_gb, region)
 
     def quote_volume(self, size_gb: int, region: str) -> float | None:
-        session = Session.open(age=paced(READ_AGE_SECONDS))
+        session = _reading()
         return volumes.price_of(volumes.asks(session, size_gb, region)[0], size_gb)
 
     def list_volumes(self, prefix: str) -> list[VolumeRecord]:
-        session = Session.open(age=paced(READ_AGE_SECONDS))
+        session = _reading()
         found = volumes.listed(session)
         return [record for _, record in found.values() if record.tag.startswith(prefix)]
 
@@ -183,10 +150,8 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
         volumes.delete(session, native_id)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        age = paced(READ_AGE_SECONDS)
-        session = Session.open(account=account, age=age)
-        identifier = box_number(native_id)
-        row = session.row(identifier, age=age)
+        session, identifier = _reading(account), box_number(native_id)
+        row = session.row(identifier, age=paced(READ_AGE_SECONDS))
         if row is None:
             raise Unreachable(f"instance {identifier} can't be reached: it is gone")
         return channel_to(row, session.record(row), lambda: self._closed(native_id, account))
@@ -209,6 +174,17 @@ def _machine(session: Session, volume: str) -> int:
     return machine
 
 
-def _forget(session: Session) -> None:
-    """Drops the shared answers after an operation that changed something, so that no later read gets an old one."""
-    session.client.state.forget()
+def _reading(account: str = "") -> Session:
+    """For an operation that only reads: an answer of a moment ago may say whose key it is."""
+    return Session.open(account=account, age=paced(READ_AGE_SECONDS))
+
+
+@contextlib.contextmanager
+def _changing(account: str = "", deadline: Deadline | None = None) -> Iterator[Session]:
+    """For an operation that changes something: drops the shared answers after it, so that no later read gets an old
+    one."""
+    session = Session.open(deadline, account=account)
+    try:
+        yield session
+    finally:
+        session.client.state.forget()

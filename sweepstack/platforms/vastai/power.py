@@ -7,6 +7,7 @@ with `success: false` and *queues* the start: the box would start hours later, b
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from sweepstack.onbox.common.errors import (
     NoCapacity,
@@ -15,17 +16,19 @@ from sweepstack.onbox.common.errors import (
     OutcomeUnknown,
     PlatformError,
     RequestRefused,
-    Unreachable,
+    StillCreating,
 )
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
-from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
+from sweepstack.platforms.common.deadline import Lasting
+from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.renting import Comes, until_ready
 from sweepstack.platforms.vastai.api import VERB_SECONDS, base_url
 from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
 from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session, still_creating
-from sweepstack.platforms.vastai.states import CONTRACT_OVER, MAY_START, asked_above, settled, status_message
+from sweepstack.platforms.vastai.states import BILLS, CONTRACT_OVER, MAY_START, asked_above, settled, status_message
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0
@@ -33,6 +36,7 @@ GONE_SECONDS = 90.0
 STOPS = 4
 RESTART_GRACE_SECONDS = 600.0
 """For so long after a start a box may still be shown as ended."""
+MIN_BID = 0.001
 
 
 def destroy(session: Session, identifier: int) -> None:
@@ -138,6 +142,22 @@ def start(session: Session, identifier: int, wait: Wait) -> BoxRecord:
     return _until_running(session, identifier, record, wait)
 
 
+def change_bid(session: Session, identifier: int, bid: float) -> None:
+    """See `RentsSpot.change_bid`."""
+    row = session.row(identifier)
+    if row is None:
+        raise PlatformError(f"instance {identifier} is gone: there is no bid to change")
+    if not row.get("is_bid"):
+        raise RequestRefused(
+            f"instance {identifier} was rented on demand, at its own price: only a spot box has a bid, and a box "
+            "can't become one"
+        )
+    most = 32.0 * (number(row.get("num_gpus")) or 1.0)
+    if not MIN_BID <= bid <= most:
+        raise RequestRefused(f"a bid of {bid:g} USD/h for instance {identifier}: {MIN_BID:g} to {most:g} is possible")
+    session.client.change_bid(identifier, bid, session.deadline)
+
+
 def _ask_to_run(session: Session, identifier: int, row: Row, wait: Wait) -> None:
     try:
         session.client.start(identifier, session.deadline)
@@ -182,44 +202,36 @@ def _way_out(row: Row) -> str:
 
 
 def _until_running(session: Session, identifier: int, record: BoxRecord, wait: Wait) -> BoxRecord:
-    seen, told, since = record, "", time.monotonic()
+    told, since, ended = "", time.monotonic(), False
     absent, dead_end = (Lasting(session.deadline, paced(RESTART_GRACE_SECONDS)) for _ in range(2))
 
-    def ready() -> bool:
-        nonlocal seen, told
-        try:
-            row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
-        except DeadlineOver:
-            raise
-        except Unreachable as error:  # the box goes on booting while vast.ai does not answer
-            told = f" ({error})"
-            return False
+    def look() -> BoxRecord | None:
+        nonlocal told, ended
+        row = session.watched(identifier, age=session.poll_seconds("state"), since=since)
         if absent.held(row is None):
-            raise _Gone(
-                f"instance {identifier} was removed, not by this command, while it was being started: nothing bills"
-            )
+            return replace(record, phase=Phase.GONE)
         if row is None:
-            return False
-        seen, told = session.record(row), status_message(row)
-        if seen.phase is Phase.ENDING:
-            raise _Gone(f"instance {identifier} is being destroyed: nothing is started")
+            return None
+        seen, told = session.record(row), status_message(row).strip(" ()")
+        ended = seen.phase is Phase.ENDING
+        if ended:
+            return seen
         stuck = dead_end.held(seen.phase not in (Phase.RUNNING, Phase.CREATING))
-        return stuck if seen.phase is not Phase.RUNNING else seen.endpoint is not None
+        note = f"it does not come up: {seen.note or MAY_START}"
+        return replace(seen, note=note) if stuck else seen if seen.phase in (Phase.RUNNING, Phase.CREATING) else None
 
+    def silent(seen: BoxRecord) -> str:
+        return "" if seen.endpoint is not None else told or "it runs, and has no address yet"
+
+    watch = session.watch(f"instance {identifier} to run", wait, behind="state")
+    bills = {**BILLS, Phase.STOPPED: MAY_START}
+    comes = Comes(look, silent, bills, "removed", MAY_START, waits=lambda seen: told)
     try:
-        why = session.watch(f"instance {identifier} to run", wait, behind="state").until(ready)
-    except _Gone:
+        return until_ready(f"instance {identifier}", record, comes, watch)
+    except StillCreating as error:
+        if ended:
+            raise PlatformError(f"instance {identifier} is being destroyed: nothing is started") from error
         raise
-    except PlatformError as error:  # the box may run and bill: the error carries its id
-        raise still_creating(seen, str(error)) from error
-    if why or seen.phase is not Phase.RUNNING:
-        why = why or f"instance {identifier} is {seen.phase} and does not come up"
-        raise still_creating(seen, f"{why}{told}", seen.note or MAY_START)
-    return seen
-
-
-class _Gone(PlatformError):
-    """The box is gone or is being destroyed: there is nothing to start."""
 
 
 def _present(session: Session, identifier: int) -> Row:
