@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.onbox.common.errors import Unsupported
-from sweepstack.onbox.host.offers import GB, Constraints, Offer, cheapest_first, is_meant
+from sweepstack.onbox.host.offers import GB, Constraints, Offer, cheapest_first, in_region, is_meant
 from sweepstack.platforms.common.json_values import number
 
 GIB_IN_GB = 2**30 / GB
@@ -37,12 +37,6 @@ def fitting(types: Mapping[str, Any], wanted: Constraints) -> list[Offer]:
     """The offers that fit, cheapest first."""
     found = [offer for entry in types.values() for offer in _offers(entry, wanted)]
     return cheapest_first(found, wanted)
-
-
-def in_region(there: str, asked: str) -> bool:
-    """Whether the region `there` is the one that was asked for: `us-west-1` lies in `us-west-1`, `us-west`, `US`."""
-    here, wanted = there.lower(), asked.strip().lower()
-    return here == wanted or here.startswith(f"{wanted}-")
 
 
 def _offers(entry: Any, wanted: Constraints) -> list[Offer]:
@@ -86,11 +80,9 @@ def _fits(wanted: Constraints, name: str, text: str, memory: float | None, gpus:
         return False
     if wanted.gpu_count and gpus != wanted.gpu_count:
         return False
-    bound = wanted.gpu_memory_gb
-    if bound and not (memory is not None and bound.admits(memory, slack=0.02)):
-        return False
     return (
-        _enough(specs.get("vcpus"), wanted.cpu)
+        wanted.takes_memory(memory)
+        and _enough(specs.get("vcpus"), wanted.cpu)
         and _enough(specs.get("memory_gib"), wanted.memory_gb, GIB_IN_GB)
         and _enough(specs.get("storage_gib"), wanted.disk_gb, GIB_IN_GB)
     )

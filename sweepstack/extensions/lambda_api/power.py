@@ -8,9 +8,7 @@ from __future__ import annotations
 from sweepstack.extensions.lambda_api.api import POLL_SECONDS, Session
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer
-from sweepstack.platforms.common.rate_limit import paced
 
 GONE_SECONDS = 30.0
 """For so long a terminate waits for the end of an instance; then its caller polls."""
@@ -33,16 +31,9 @@ def destroy(session: Session, native_id: str, account: str) -> None:
                     "same command again"
                 )
             raise session.refused(answer, f"the end of {native_id} (it still exists and bills)")
-    seen = Phase.UNKNOWN
-
-    def ended() -> bool:
-        nonlocal seen
-        seen = session.get(native_id, account, now=True).phase
-        return seen is Phase.GONE
-
-    pace = paced(POLL_SECONDS)
-    if Watch(Deadline(paced(GONE_SECONDS)), f"{native_id} to be gone", lambda: pace).until(ended):
-        raise NotYetGone(f"Lambda still has {native_id} ({seen}): it may bill until it is proved gone")
+    seen = session.watched(native_id, account, Phase.GONE, GONE_SECONDS, POLL_SECONDS)
+    if seen.phase is not Phase.GONE:
+        raise NotYetGone(f"Lambda still has {native_id} ({seen.phase}): it may bill until it is proved gone")
 
 
 def _terminated(session: Session, native_id: str, account: str) -> Answer | None:

@@ -130,10 +130,8 @@ def _called(kind: Kind, name: str) -> bool:
 
 
 def _memory_fits(kind: Kind, wanted: Constraints) -> bool:
-    if wanted.gpu_memory_gb is None:
-        return True
     told = _MEMORY.search(kind.card)
-    return told is not None and wanted.gpu_memory_gb.admits(float(told[1]), slack=0.02)
+    return wanted.takes_memory(float(told[1]) if told else None)
 
 
 def _none_fits(kinds: Sequence[Kind], wanted: Constraints) -> str:

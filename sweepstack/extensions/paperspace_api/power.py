@@ -12,13 +12,11 @@ from sweepstack.onbox.common.errors import (
     NotYetGone,
     NotYetStopped,
     OutcomeUnknown,
-    PlatformError,
     Unreachable,
     one_line,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
-from sweepstack.platforms.common.deadline import Deadline, Watch
-from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.deadline import Deadline
 
 STOP_SECONDS, GONE_SECONDS = 120.0, 30.0
 """For so long a stop waits until the machine is off, and a delete until it is gone; then the caller asks again."""
@@ -26,7 +24,7 @@ STOP_SECONDS, GONE_SECONDS = 120.0, 30.0
 
 def stop(session: Session, native_id: str, account: str) -> None:
     """See `CanStop.stop`."""
-    record = _living(session, native_id, account, "stopped")
+    record = session.living(native_id, account, "stopped")
     if record.phase is Phase.STOPPED:
         return
     said = ""
@@ -37,10 +35,8 @@ def stop(session: Session, native_id: str, account: str) -> None:
             said = one_line(error)
         else:
             said = "" if answer.ok else f"Paperspace does not stop it now: {answer.text or answer.status}"
-    if not _waited(session, native_id, account, Phase.STOPPED, 0.0 if said else STOP_SECONDS):
-        seen = _living(session, native_id, account, "stopped")
-        if seen.phase is Phase.STOPPED:
-            return
+    seen = session.watched(native_id, account, Phase.STOPPED, 0.0 if said else STOP_SECONDS, POLL_SECONDS)
+    if seen.phase is not Phase.STOPPED:
         told = said or "Paperspace accepted the stop"
         raise NotYetStopped(
             f"{native_id} is {seen.phase}, not off: {told}. {BILLS.get(seen.phase, 'It may bill in full')}. Next: the "
@@ -51,12 +47,12 @@ def stop(session: Session, native_id: str, account: str) -> None:
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:
     """See `CanStop.start`."""
     deadline = Deadline.of(wait)
-    record = _living(session, native_id, account, "started")
+    record = session.living(native_id, account, "started")
     if record.phase is Phase.UNKNOWN:
         raise Unreachable(f"{native_id} is not started, since its state is not known: {record.note}")
     if record.phase is Phase.STOPPING:  # it is off first: Paperspace starts no machine that it stops
         stop(session, native_id, account)
-        record = _living(session, native_id, account, "started")
+        record = session.living(native_id, account, "started")
     event = begin(session, record, wait) if record.phase is Phase.STOPPED else None
     return until_ready(session, record, wait, deadline, event=event)
 
@@ -78,31 +74,7 @@ def destroy(session: Session, native_id: str, account: str) -> None:
         if session.get(native_id, account, now=True).phase is Phase.GONE:
             return
         raise NotYetGone(f"{native_id}: {one_line(error)}. Destroy it again: a second time does no harm") from error
-    if not _waited(session, native_id, account, Phase.GONE, GONE_SECONDS if answer.ok else 0.0):
-        seen = session.get(native_id, account, now=True)
-        if seen.phase is Phase.GONE:
-            return
+    seen = session.watched(native_id, account, Phase.GONE, GONE_SECONDS if answer.ok else 0.0, POLL_SECONDS)
+    if seen.phase is not Phase.GONE:
         said = "" if answer.ok else f", and does not delete it now: {answer.text or answer.status}"
         raise NotYetGone(f"Paperspace still has {native_id} ({seen.phase}){said}: it may bill until it is proved gone")
-
-
-def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:
-    """The machine as it is now. Raises PlatformError for one that is gone or is being deleted."""
-    record = session.get(native_id, account, now=True)
-    if record.phase in (Phase.GONE, Phase.ENDING):
-        raise PlatformError(f"{native_id} is {record.phase}: it can't be {verb}")
-    return record
-
-
-def _waited(session: Session, native_id: str, account: str, phase: Phase, seconds: float) -> bool:
-    """Whether the machine comes to this phase within so many seconds. Raises Unreachable when that is not known, and
-    PlatformError for a machine that is deleted while it is to be off."""
-
-    def there() -> bool:
-        seen = session.get(native_id, account, now=True).phase
-        if phase is Phase.STOPPED and seen in (Phase.GONE, Phase.ENDING):
-            raise PlatformError(f"{native_id} is {seen}: it was deleted from elsewhere while it was being stopped")
-        return seen is phase
-
-    pace = paced(POLL_SECONDS)
-    return not Watch(Deadline(paced(seconds)), f"{native_id} to be {phase}", lambda: pace).until(there)

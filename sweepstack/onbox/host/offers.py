@@ -97,6 +97,16 @@ class Constraints:
             maker=_maker_for(image, gpu),
         )
 
+    def takes_memory(self, gb: float | None, *, slack: float = 0.02) -> bool:
+        """Whether a card with so much memory is asked for; one whose memory is not known is not, where some is."""
+        return self.gpu_memory_gb is None or (gb is not None and self.gpu_memory_gb.admits(gb, slack=slack))
+
+
+def in_region(there: str, asked: str) -> bool:
+    """Whether the region `there` is the one that was asked for: `US-TX-3` lies in `us-tx-3`, `us-tx` and `US`."""
+    here, wanted = there.lower(), asked.strip().lower()
+    return here == wanted or here.startswith(f"{wanted}-")
+
 
 @dataclass(frozen=True)
 class Offer:

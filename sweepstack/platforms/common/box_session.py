@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import sessions
-from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import paced
@@ -220,6 +220,28 @@ class BoxSession(abc.ABC):
             return self.gone(native_id, account or self.account())
         self.reached(account)
         return replace(found, account=account or found.account)
+
+    def living(self, native_id: str, account: str, verb: str) -> BoxRecord:
+        """The box as it is now. Raises PlatformError for one that is gone or ends: it can't be `verb` (stopped, …)."""
+        record = self.get(native_id, account, now=True)
+        if record.phase in (Phase.GONE, Phase.ENDING):
+            raise PlatformError(f"{native_id} is {record.phase}: it can't be {verb}")
+        return record
+
+    def watched(self, native_id: str, account: str, phase: Phase, seconds: float, poll: float) -> BoxRecord:
+        """The box as it comes to this phase, or as it is after so many seconds; `poll` between two looks. Blocks.
+        Raises Unreachable when that is not known, and PlatformError for a box that ends while it is to be off."""
+        seen = replace(self.gone(native_id, account), phase=Phase.UNKNOWN)  # until there was a look
+
+        def there() -> bool:
+            nonlocal seen
+            seen = self.get(native_id, account, now=True)
+            if phase is not Phase.GONE and seen.phase in (Phase.GONE, Phase.ENDING):
+                raise PlatformError(f"{native_id} is {seen.phase}: it was ended from elsewhere while it was stopped")
+            return seen.phase is phase
+
+        Watch(Deadline(paced(seconds)), f"{native_id} to be {phase}", lambda: paced(poll)).until(there)
+        return seen
 
     def by_id(self, native_id: str) -> BoxRecord | None:
         """The box with this id; None only when it is proved that there is none. Raises Unreachable."""

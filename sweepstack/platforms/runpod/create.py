@@ -366,7 +366,7 @@ def _seen(session: Session, native_id: str, account: str) -> BoxRecord:
 
 def stop(session: Session, native_id: str, account: str) -> None:
     """See `CanStop.stop`."""
-    if _living(session, native_id, account, "stop").phase is Phase.STOPPED:
+    if _living(session, native_id, account, "stopped").phase is Phase.STOPPED:
         return
     if _is_locked(session, native_id):
         raise RequestRefused(f"{native_id} is locked in RunPod, so it can't be stopped: unlock it in the console")
@@ -400,7 +400,7 @@ def stop(session: Session, native_id: str, account: str) -> None:
 
 def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxRecord:
     """See `CanStop.start`."""
-    record = _living(session, native_id, account, "start")
+    record = _living(session, native_id, account, "started")
     restarted = record.phase is Phase.STOPPED
     if record.phase is Phase.UNKNOWN:
         raise Unreachable(f"{native_id} is not started, since its state is not known: {record.note}")
@@ -437,7 +437,7 @@ def _asked_to_start(session: Session, native_id: str) -> Answer | None:
 def change_bid(session: Session, native_id: str, account: str, bid: float) -> None:
     """See `RentsSpot.change_bid`. RunPod takes a bid only as it rents or resumes a pod: this resumes one that it took
     away, and refuses everything else that would change anything."""
-    record = _living(session, native_id, account, "change the bid of")
+    record = _living(session, native_id, account, "given another bid")
     pod = session.box(native_id) or {}
     bidden = bid_of(pod)
     if bidden is None:
@@ -473,9 +473,7 @@ def _resume(session: Session, native_id: str, pod: Mapping[str, Any], bid: float
 
 
 def _living(session: Session, native_id: str, account: str, verb: str) -> BoxRecord:
-    record = session.get(native_id, account)
-    if record.phase in (Phase.GONE, Phase.ENDING):
-        raise PlatformError(f"{native_id} is {record.phase}: there is nothing to {verb}")
+    record = session.living(native_id, account, verb)
     if record.phase is Phase.FAILED:
         raise RequestRefused(f"{native_id} can be neither stopped nor started: {record.note}")
     return record

@@ -37,7 +37,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
     Unsupported,
 )
-from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, maker_of
+from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, in_region, is_meant, maker_of
 from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer
@@ -97,12 +97,6 @@ def candidates(gpus: list[Any], wanted: Constraints, data_center: str = "") -> l
     return [found[offer.key] for offer in cheapest_first((one.offer for one in found.values()), wanted)]
 
 
-def in_region(data_center: str, region: str) -> bool:
-    """Whether the data center lies in `region`: `US-TX-3` lies in `US-TX-3`, `us-tx` and `US`."""
-    asked, there = region.strip().upper(), data_center.upper()
-    return there == asked or there.startswith(f"{asked}-")
-
-
 def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) -> Candidate | None:
     key, name, memory = gpu.get("id"), gpu.get("name"), number(gpu.get("memory"))
     price, count = _secure(gpu, "price"), gpu_count(wanted)
@@ -143,10 +137,8 @@ def _candidate(gpu: Mapping[str, Any], wanted: Constraints, data_center: str) ->
 
 def fits(names: Sequence[Any], memory: float | None, wanted: Constraints, maker: str) -> bool:
     """Whether a GPU with these names, so much memory (GB) and this maker is asked for."""
-    if not is_meant(wanted, *(text for text in names if isinstance(text, str)), maker=maker):
-        return False
-    bound = wanted.gpu_memory_gb
-    return not bound or (memory is not None and bound.admits(memory, slack=0.02))
+    called = is_meant(wanted, *(text for text in names if isinstance(text, str)), maker=maker)
+    return called and wanted.takes_memory(memory)
 
 
 def _data_centers(gpu: Mapping[str, Any]) -> tuple[str, ...]:

@@ -153,8 +153,7 @@ def _fits(offer: Offer, constraints: Constraints) -> bool:
         return False
     if constraints.gpu_count and offer.gpu_count != constraints.gpu_count:
         return False
-    memory = constraints.gpu_memory_gb
-    if memory and (offer.gpu_memory_gb is None or not memory.admits(offer.gpu_memory_gb, slack=_GPU_SLACK)):
+    if not constraints.takes_memory(offer.gpu_memory_gb, slack=_GPU_SLACK):
         return False
     if constraints.min_reliability is not None and (offer.reliability or 0.0) < constraints.min_reliability:
         return False

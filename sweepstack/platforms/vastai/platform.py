@@ -62,9 +62,8 @@ class VastPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Rents
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         session = _reading(account)
-        return session.found(tag, age=paced(READ_AGE_SECONDS)) or session.found(
-            tag
-        )  # an older answer does not prove that there is none
+        # An older answer does not prove that there is none.
+        return session.found(tag, age=paced(READ_AGE_SECONDS)) or session.found(tag)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         if wait.cancelled.is_set():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common.box_session import Listed, Names, first_of
+from sweepstack.platforms.common.box_session import BoxSession, Listed, Names, Row, first_of
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
+from sweepstack.platforms.common.http_client import HttpClient
+from sweepstack.platforms.common.refusals import Refusals
 from sweepstack.platforms.common.renting import Try, first_granted
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 
@@ -65,3 +69,30 @@ def test_a_refusal_proves_that_nothing_was_made_and_the_next_offer_is_asked_for(
             rent([Try("b", "it for b", late)], refusals=["z: taken"])
         assert type(caught.value) is PlatformError, "where nothing was refused, nothing is known of the market"
         assert told[-1] is False
+
+
+class Cloud(BoxSession):
+    """A platform whose key is asked whose it is, and never answers in time."""
+
+    names, form, path, no_such_thing = NAMES, re.compile("[a-z]+"), "/machines", "NONE"
+    refusals = Refusals(lambda answer: "", ())
+
+    def account(self) -> str:
+        return "ann"
+
+    def must_reach(self, account: str, what: str, *, absent: bool) -> None:
+        raise DeadlineOver("whose key it is would take 9 s more")
+
+    def rows(self) -> list[Any]:
+        return []
+
+    def record_of(self, row: Row, account: str, *, ending: bool) -> BoxRecord:
+        return record(str(row["id"]))
+
+    def carries(self, row: Row, tag: str) -> bool:
+        return True
+
+
+def test_a_box_that_was_never_looked_at_is_not_called_gone() -> None:
+    cloud = Cloud(HttpClient("Some Cloud", "http://127.0.0.1:1", "", key_hint="SOME_KEY"))
+    assert cloud.watched("a", "ann", Phase.GONE, 0.05, 0.01).phase is Phase.UNKNOWN
