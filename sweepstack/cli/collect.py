@@ -14,7 +14,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from sweepstack.cli.egress import prices
 from sweepstack.cli.engine_mend import engine_mend, lock_left, put_back
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import Target, approval_of
 from sweepstack.core import git_source
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
 from sweepstack.core.journal import CellProgress, Journal
@@ -88,27 +88,23 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
     births = read or ()
     refuses = [*_unwritable(target, store)] if state.boxes else []
     costs = _safely(lambda: spent(store, now, read) if store and read is not None else None, None, notes)
-    proposed = _proposed(target, notes)
+    proposed = approval_of(target, notes)
     plan = rosters(target, state)
     digest, receipt, broken = _receipt(store, notes)  # first: the checks of all boxes need it
-    asked: dict[str, Platform] = {}  # they list the sweep's boxes too
-    tasks: dict[Any, Callable[[], Any]] = {
-        index: _looker(box, sources, births, proposed, now, asked, files) for index, box in enumerate(state.boxes)
-    }
+    look = _Look(sources, births, proposed, now)
+    tasks: dict[Any, Callable[[], Any]] = {index: look.at(box, files) for index, box in enumerate(state.boxes)}
     for adapter, index in {box.adapter: index for index, box in enumerate(state.boxes)}.items():
         if has_address(adapter):
             tasks[index], tasks[f"{adapter} tried"] = beside(adapter, tasks[index])
     payers = {payer(box.adapter, box.platform or "") for box in state.boxes}
     accounts = sorted(payers) if target.evidence is None else []
     found = in_parallel(tasks | {name: partial(left_at, name) for name in accounts}, LOOK_SECONDS)
-    box_snapshots = tuple(
-        found.get(index) or _unanswered(box, sources, births, proposed, now) for index, box in enumerate(state.boxes)
-    )
+    box_snapshots = tuple(found.get(index) or look.unanswered(box) for index, box in enumerate(state.boxes))
     others, left = Search(searched=False), ()
     if target.evidence is None:  # with --evidence no other source is asked
         both: dict[str, Callable[[], Any]] = {
             "search": lambda: search(
-                state, store, births, target.file, sources.evidence or "", asked, late_hosts(box_snapshots)
+                state, store, births, target.file, sources.evidence or "", look.asked, late_hosts(box_snapshots)
             ),
             "left": lambda: leftovers(state, store, births),
             "cut": lambda: _kept(store, box_snapshots),
@@ -233,110 +229,111 @@ def _unborn(store: EvidenceStore, boxes: Sequence[BoxEntry], births: Sequence[Bi
             yield f"no birth record in {store.shown} names box {box.name}: nothing that it sealed is verified"
 
 
-def _looker(
-    box: BoxEntry,
-    sources: Sources,
-    births: tuple[Birth, ...],
-    proposed: Approval | None,
-    now: datetime,
-    asked: dict[str, Platform],
-    files: bool,
-) -> Callable[[], BoxSnapshot]:
-    known = box.context()
-    first = next(other for other in sources.state.boxes if other.adapter == box.adapter) is box
-    queue, identity = sources.state.queue_of(box.native_id), identity_of(sources.state, sources.store)
+@dataclass(frozen=True)
+class _Look:
+    """A look at the boxes. `proposed`: the approval in the stack file; `asked`: adapter → its platform, once a box of
+    it was asked: it lists the sweep's boxes, too."""
 
-    def seen() -> BoxSnapshot:
-        platform = None
-        try:
-            platform = known.platform
-            tagged = box_layout.tag_prefix(identity) if first and identity else ""
-            also = Ahead(questions(queue.metrics if queue else None), tagged)
-            listed = files or _approved(known, box, proposed)
-            observation, record = observe(known, files=listed, also=also, rented=box.teardown.rented)
-        except SweepstackError as error:
-            observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
-        if first and platform is not None:
-            asked[box.adapter] = platform
-        box_snapshot = _box_snapshot(known, box, sources, births, proposed, now, observation, record)
-        return (
-            with_telemetry(box_snapshot, platform) if box_snapshot.reachable and platform is not None else box_snapshot
+    sources: Sources
+    births: tuple[Birth, ...]
+    proposed: Approval | None
+    now: datetime
+    asked: dict[str, Platform] = field(default_factory=dict)
+
+    def at(self, box: BoxEntry, files: bool) -> Callable[[], BoxSnapshot]:
+        """A call that looks at this box."""
+        known = box.context()
+        first = next(other for other in self.sources.state.boxes if other.adapter == box.adapter) is box
+        queue, identity = (
+            self.sources.state.queue_of(box.native_id),
+            identity_of(self.sources.state, self.sources.store),
         )
 
-    return seen
+        def seen() -> BoxSnapshot:
+            platform = None
+            try:
+                platform = known.platform
+                tagged = box_layout.tag_prefix(identity) if first and identity else ""
+                also = Ahead(questions(queue.metrics if queue else None), tagged)
+                listed = files or _approved(known, box, self.proposed)
+                observation, record = observe(known, files=listed, also=also, rented=box.teardown.rented)
+            except SweepstackError as error:
+                observation, record = Observation(Existence.UNKNOWN, note=str(error)), None
+            if first and platform is not None:
+                self.asked[box.adapter] = platform
+            box_snapshot = self.snapshot(known, box, observation, record)
+            return (
+                with_telemetry(box_snapshot, platform)
+                if box_snapshot.reachable and platform is not None
+                else box_snapshot
+            )
+
+        return seen
+
+    def unanswered(self, box: BoxEntry) -> BoxSnapshot:
+        """A box that did not answer in time."""
+        return self.snapshot(box.context(), box, Observation(Existence.UNKNOWN, note=LATE), None)
+
+    def snapshot(self, known: BoxContext, box: BoxEntry, seen: Observation, record: BoxRecord | None) -> BoxSnapshot:
+        """The box as it was seen, with what the records say of it."""
+        store, state, proposed, now = self.sources.store, self.sources.state, self.proposed, self.now
+        approval, unreadable = box.approval_in_state()
+        verdict = may_end(BoxEnding(known, approval, seen), now=now, full=False)
+        checked = [("the state", approval, verdict.unsigned)]
+        for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
+            if recorded == approval:
+                continue
+            by_record = may_end(BoxEnding(known, recorded, seen), now=now, full=False)
+            checked.append(("the records", recorded, by_record.unsigned))
+            if by_record.allowed:
+                verdict = by_record
+                break
+        if unreadable and not verdict.allowed:
+            verdict.reasons.insert(0, unreadable)
+        gone = seen.existence is Existence.GONE
+        handed = known_handover(known) if has_address(box.adapter) and not gone else None
+        if handed is not None and handed.verb == "destroy" and not verdict.allowed:
+            verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
+        birth = next((birth for birth in self.births if birth.native_id == box.native_id), None)
+        launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
+        gate = state.gate_of(box.native_id)
+        queue = state.queue_of(box.native_id)
+        journal = seen.journal or copied_journal(store, box.name, box.generation)
+        by_file = (
+            may_end(BoxEnding(known, proposed, seen), now=now, full=False)
+            if proposed and proposed != approval
+            else None
+        )
+        checked += [("the stack file", proposed, by_file.unsigned)] if by_file else []
+        facts = known.facts
+        return BoxSnapshot(
+            box=box,
+            queue=queue,
+            launch=launch,
+            seen=seen,
+            verdict=verdict,
+            phase="gone" if gone else record.phase.value if record else "unknown",
+            where=record.location if record else "",
+            price_per_hour=_price(box, record, birth),
+            since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
+            journal=journal,
+            copied=journal is not None and seen.journal is None and not gone,
+            proposed=by_file,
+            approvals=who_signed.on_record(
+                checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now
+            ),
+            claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
+            handed=handed,
+            ends_at=record.ends_at if record else None,
+            bare=_bare(record, queue.job.gpus or 0 if queue else 0),
+            said=record.note if record else "",
+            told=record.told if record else None,
+        )
 
 
 def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bool:
     """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
     return bool(proposed or box.approval_in_state()[0]) or next(iter(on_record(known)), None) is not None
-
-
-def _unanswered(
-    box: BoxEntry, sources: Sources, births: tuple[Birth, ...], proposed: Approval | None, now: datetime
-) -> BoxSnapshot:
-    silent = Observation(Existence.UNKNOWN, note=LATE)
-    return _box_snapshot(box.context(), box, sources, births, proposed, now, silent, None)
-
-
-def _box_snapshot(
-    known: BoxContext,
-    box: BoxEntry,
-    sources: Sources,
-    births: tuple[Birth, ...],
-    proposed: Approval | None,
-    now: datetime,
-    seen: Observation,
-    record: BoxRecord | None,
-) -> BoxSnapshot:
-    store, state = sources.store, sources.state
-    approval, unreadable = box.approval_in_state()
-    verdict = may_end(BoxEnding(known, approval, seen), now=now, full=False)
-    checked = [("the state", approval, verdict.unsigned)]
-    for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
-        if recorded == approval:
-            continue
-        by_record = may_end(BoxEnding(known, recorded, seen), now=now, full=False)
-        checked.append(("the records", recorded, by_record.unsigned))
-        if by_record.allowed:
-            verdict = by_record
-            break
-    if unreadable and not verdict.allowed:
-        verdict.reasons.insert(0, unreadable)
-    gone = seen.existence is Existence.GONE
-    handed = known_handover(known) if has_address(box.adapter) and not gone else None
-    if handed is not None and handed.verb == "destroy" and not verdict.allowed:
-        verdict.reasons[:] = ["its end was allowed and begun, and is not proved"]
-    birth = next((birth for birth in births if birth.native_id == box.native_id), None)
-    launch = _safely(lambda: store.launch(box.name, box.generation) if store else None, None, [])
-    gate = state.gate_of(box.native_id)
-    queue = state.queue_of(box.native_id)
-    journal = seen.journal or copied_journal(store, box.name, box.generation)
-    by_file = (
-        may_end(BoxEnding(known, proposed, seen), now=now, full=False) if proposed and proposed != approval else None
-    )
-    checked += [("the stack file", proposed, by_file.unsigned)] if by_file else []
-    facts = known.facts
-    return BoxSnapshot(
-        box=box,
-        queue=queue,
-        launch=launch,
-        seen=seen,
-        verdict=verdict,
-        phase="gone" if gone else record.phase.value if record else "unknown",
-        where=record.location if record else "",
-        price_per_hour=_price(box, record, birth),
-        since=(record.created_at if record else None) or box.created_at or (birth.created_at if birth else None),
-        journal=journal,
-        copied=journal is not None and seen.journal is None and not gone,
-        proposed=by_file,
-        approvals=who_signed.on_record(checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now),
-        claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
-        handed=handed,
-        ends_at=record.ends_at if record else None,
-        bare=_bare(record, queue.job.gpus or 0 if queue else 0),
-        said=record.note if record else "",
-        told=record.told if record else None,
-    )
 
 
 def _bare(record: BoxRecord | None, promised: int) -> str:
@@ -436,17 +433,6 @@ def _budget(state: StackState, notes: list[str]) -> Budget | None:
         return None if raw is None else Budget.model_validate(raw)
     except ValidationError:
         notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it again")
-        return None
-
-
-def _proposed(target: Target, notes: list[str]) -> Approval | None:
-    """The approval in the stack file, which the next `up` would write into the state."""
-    if not target.file.path.exists():
-        return None
-    try:
-        return target.file.approval()
-    except ConfigError as error:
-        notes.append(str(error))
         return None
 
 

@@ -198,11 +198,14 @@ def _path(uri: str) -> str:
     return "/" + uri.removeprefix("file://").partition("/")[2] if uri.startswith("file://") else uri
 
 
-def approval_of(target: Target) -> Approval | None:
-    """The stack file's approval; None if there is none or it is malformed."""
+def approval_of(target: Target, problems: list[str] | None = None) -> Approval | None:
+    """The stack file's approval, which the next `up` would write into the state; None if there is none, or if it is
+    malformed: `problems` gets why."""
     try:
-        return target.file.approval()
-    except ConfigError:
+        return target.file.approval() if target.file.path.exists() else None
+    except ConfigError as error:
+        if problems is not None:
+            problems.append(str(error))
         return None
 
 

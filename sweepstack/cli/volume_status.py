@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.cli.sources import Sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.target import approval_of
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
@@ -102,7 +102,7 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     held = Holding(problems=list(dict.fromkeys([*found.problems, *sources.state.problems])))
     if sources.problem:
         held.problems.append(sources.problem)
-    approval = _approval(sources.target, held.problems)
+    approval = approval_of(sources.target, held.problems)
     kept = []
     for entry in entries:
         volume = VolumeContext.of(entry)
@@ -159,14 +159,6 @@ def as_json(one: Kept) -> dict[str, Any]:
         "used_by": list(one.users),
         "approvals": [approval.as_json() for approval in one.approvals],
     }
-
-
-def _approval(target: Target, problems: list[str]) -> Approval | None:
-    try:
-        return target.file.approval() if target.file.path.exists() else None
-    except ConfigError as error:
-        problems.append(str(error))
-        return None
 
 
 def _orphans(sources: Sources, known: set[str], problems: list[str]) -> tuple[VolumeRecord, ...]:

@@ -363,6 +363,8 @@ def test_approvers_of_the_policy_bind_a_verified_end_too(world: World) -> None:
     destroyed(world)
     under_policy(world, PolicyText(text="approvers: ana\n", signers=TWO.signers))
     is_kept(world, "the policy asks for the signature of one of ana")
+    (world.volume_folder / "thesis").mkdir()
+    is_kept(world, "the policy asks for the signature of one of ana")  # before what is on it, as of a box
 
 
 def test_a_volume_whose_records_name_a_policy_keeps_to_its_text(world: World) -> None:
