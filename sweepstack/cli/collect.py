@@ -33,6 +33,7 @@ from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.core import git_source
+from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
@@ -119,6 +120,7 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
     locked = [one.box for one in box_snapshots if not one.verdict.allowed]
     if locked and target.evidence is None:
         refuses += _unprofiled(target)
+        refuses += _elsewhere(target, store)
         notes += _without_workdir(target)
     if store is not None and read is not None:
         refuses += _unborn(store, locked, births)
@@ -219,6 +221,14 @@ def _without_workdir(target: Target) -> Iterator[str]:
             and not located(target.root, workdir).is_dir()
         ):
             yield f"no `pulumi up` goes through: job.workdir: {workdir} is not a folder"
+
+
+def _elsewhere(target: Target, store: EvidenceStore | None) -> Iterator[str]:
+    """A note if the stack file names another folder than that of the evidence."""
+    with contextlib.suppress(SweepstackError):
+        wanted = target.likely_evidence()
+        if store is not None and wanted and wanted != store.objects.uri and not wanted.startswith(SCHEME):
+            yield f"no `pulumi up` goes through until pull_to names the folder of the evidence again: {store.shown}"
 
 
 def _unborn(store: EvidenceStore, boxes: Sequence[BoxEntry], births: Sequence[Birth]) -> Iterator[str]:

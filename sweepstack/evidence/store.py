@@ -299,10 +299,17 @@ class EvidenceStore(RecordFiles):
         data = canonical_json(receipt.model_dump(mode="json", by_alias=True))
         digest = digest_of_bytes(data)
         location.require_marker(self.objects)  # verifying takes minutes: a folder may be published meanwhile
-        if self._read(_receipt(digest)) != data:
+        if not self._has(_receipt(digest), data):
             self.objects.write(_receipt(digest), data)
         self.objects.write(_LATEST, digest.encode() + b"\n")
         return digest
+
+    def _has(self, key: str, data: bytes) -> bool:
+        """Whether these bytes are there. What can't be read is written again."""
+        try:
+            return self._read(key) == data
+        except EvidenceError:
+            return False
 
     def latest_receipt(self) -> str | None:
         """The digest of the receipt written last, or None. A convenience: what counts is what was approved."""

@@ -58,7 +58,7 @@ def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
         first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
         return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
     locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if snapshot.finish_refused and locked and any(map(_approves, named)) and not _given_up(named):
+    if snapshot.finish_refused and locked and any(map(_is_refused, named)) and not _given_up(named):
         named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
     unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
     if snapshot.teardown is not None:
@@ -104,9 +104,11 @@ def _given_up(named: Sequence[str]) -> bool:
     return any("sweepctl approve " in way and gives_up(way) for way in named)
 
 
-def _approves(way: str) -> bool:
-    """Whether this command writes an approval now. Not where it first waits for cells: it may be able to by then."""
-    return way.startswith("sweepctl approve ") or ("sweepctl finish " in way and not way.startswith("sweepctl wait "))
+def _is_refused(way: str) -> bool:
+    """Whether this command needs now what keeps `pulumi up` from going through. Not where it first waits for cells: it
+    may be able to by then."""
+    begins = way.startswith(("sweepctl approve ", "pulumi up "))
+    return begins or ("sweepctl finish " in way and not way.startswith("sweepctl wait "))
 
 
 def _unseen(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:

@@ -22,7 +22,7 @@ MORE = re.compile(r"^ {7}(\S.*)$")
 """Further lines of `next`, as `Out.next` sets them."""
 ASKED = 3
 """So often the screens of `status` and `next` are compared before they count as different."""
-TOOLS = ("sweepctl", "pulumi", "python", "git", "cp", "mv")
+TOOLS = ("sweepctl", "pulumi", "python", "git", "cp", "install", "mv")
 WANT = re.compile(r"\(after ((?:boxes\.[\w-]+\.want(?:, )?)+) is set to gone\b")
 LOOKED = 2
 """So many looks in a row may lead to no command."""
@@ -32,7 +32,7 @@ TRAINS = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "retry")}
 GOES_ON = {*TRAINS, ("sweepctl", "adopt"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
 LOSES_CELLS = re.compile(r"sweepctl (drop|approve .*--waive)\b")
-FOUND = re.compile(r"^(note|UNKNOWN) ", re.MULTILINE)
+FOUND = re.compile(r"^(note|UNKNOWN)\b", re.MULTILINE)
 """What `status` says where it found something in the way."""
 
 

@@ -27,6 +27,10 @@ SECOND_LINE = (
     "each loss alone leads out; the second line of `status` does here, too: approve --abandon and destroy. Who tries "
     "its first one, a destroy that a box refuses which does not say what it holds, is one command too far"
 )
+PULL_FIRST = (
+    "each loss alone leads out; `--also` brings the boxes back, and without its launch a box is only given up: what is "
+    "sealed there is pulled before that"
+)
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
@@ -53,6 +57,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("finished", "profile: torn and state: torn"): COPY_FIRST,
     ("finished", "state: torn and volumes: gone"): COPY_FIRST,
     ("finished", "state: torn and pull_to: another folder"): COPY_FIRST,
+    ("finished", "launch: torn and registry: torn"): PULL_FIRST,
     ("half", "box's record: torn and state: torn"): SECOND_LINE,
     ("half", "box's record: torn and entries of the state: of a newer version"): SECOND_LINE,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,15 @@ def said(tmp_path: Path) -> list[list[str]]:
 
 def test_the_newest_copy_that_reads(tmp_path: Path, file: Path) -> None:
     kept = tmp_path / ".pulumi" / "backups" / "a project" / "t" / "t.17.json"
+    ((*install, of, to),) = said(tmp_path)
+    assert (install, of, to) == (["install", "-b", "-m", "600"], str(kept), str(file))
+    torn = file.read_bytes()
+    subprocess.run([*install, of, to], check=True, timeout=60)
+    assert file.read_text() == GOOD
+    (before,) = [path for path in file.parent.iterdir() if path.read_bytes() == torn]
+    file.write_bytes(torn)  # a second time: what was kept is not written over
     assert said(tmp_path) == [["mv", str(file), f"{file}.broken"], ["cp", str(kept), str(file)]]
+    assert before.name in ("t.json~", "t.json.old")
     kept.write_text("")
     os.utime(kept, (3000, 3000))
     Path(f"{file}.broken").touch()  # of an earlier day

@@ -14,6 +14,9 @@ from sweepstack.onbox.common.errors import SweepstackError
 _FOLDER = ".pulumi"
 """Of the engine, in a backend that is a folder: `stacks/PROJECT/STACK.json`, and copies beside it and in `backups`."""
 
+_BACKUPS = "~", ".old"
+"""What `install -b` adds to the name of a file that it replaces: GNU, and BSD or macOS."""
+
 
 def way_back(backend: Callable[[], str], stack: str, project: str) -> str:
     """`Next: …`, the command that puts a copy of the state file in its place, or takes the file away where none reads;
@@ -63,6 +66,9 @@ def _command(file: Path, root: Path, stack: str) -> str:
     aside = away(file, "broken")
     good = next((copy for copy in there if _reads(copy)), None)
     if good is not None:  # what does not read may be newer, and is kept
+        if file.is_file() and not any(os.path.lexists(f"{file}{end}") for end in _BACKUPS):
+            replaces = shlex.join(["install", "-b", "-m", "600", str(good), str(file)])
+            return f"{replaces}    (its newest copy; keeps what was there)"
         return f"{aside} && {shlex.join(['cp', str(good), str(file)])}    (its newest copy)"
     return f"{aside} && pulumi stack init {stack}    (no copy of it reads; `pulumi up` then adopts the boxes)"
 
