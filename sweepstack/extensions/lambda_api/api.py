@@ -24,12 +24,11 @@ from sweepstack.onbox.common.canonical import canonical_json, write_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
 from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.platforms.common import sessions
-from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row
+from sweepstack.platforms.common import box_session
+from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
-from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 
 BASE_VARIABLE, BASE_URL = "LAMBDA_API_BASE_URL", "https://cloud.lambda.ai/api/v1"
@@ -43,8 +42,8 @@ _NAME = re.compile(r"key-[0-9a-f]{12}")
 def session() -> Session:
     """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
     missing = f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`"
-    key = sessions.key_in(KEY_VARIABLE, "Lambda", missing, NAMES.adapter)
-    return SESSIONS.of(sessions.base_url(BASE_VARIABLE, BASE_URL), key)
+    key = box_session.key_in(KEY_VARIABLE, "Lambda", missing, NAMES.adapter)
+    return SESSIONS.of(box_session.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
 class _LaunchTurns(RateLimiter):

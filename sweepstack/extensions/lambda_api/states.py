@@ -15,9 +15,8 @@ from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.platforms.common import probe
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import Answer, Means, Refusals
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
-from sweepstack.platforms.common.refusals import Means, Refusals
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel

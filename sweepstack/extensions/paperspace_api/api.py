@@ -15,13 +15,12 @@ from typing import Any
 from sweepstack.extensions.paperspace_api import states
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.platforms.common import sessions
-from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row
+from sweepstack.platforms.common import box_session
+from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
-from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 
 BASE_VARIABLE, BASE_URL = "PAPERSPACE_API_BASE_URL", "https://api.paperspace.com/v1"
@@ -59,8 +58,8 @@ def session() -> Session:
         f"there is no key for Paperspace's API: `export {KEY_VARIABLE}=…`; or, without a key, make the machine in its "
         "console, and use the platform paperspace with `host:`"
     )
-    key = sessions.key_in(KEY_VARIABLE, "Paperspace", missing, NAMES.adapter)
-    return SESSIONS.of(sessions.base_url(BASE_VARIABLE, BASE_URL), key)
+    key = box_session.key_in(KEY_VARIABLE, "Paperspace", missing, NAMES.adapter)
+    return SESSIONS.of(box_session.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
 class Session(BoxSession):

@@ -15,8 +15,8 @@ from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import probe
+from sweepstack.platforms.common.http_client import Means, Refusals
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
-from sweepstack.platforms.common.refusals import Means, Refusals
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.channel import SshChannel

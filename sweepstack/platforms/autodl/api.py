@@ -1,8 +1,9 @@
-"""All calls to AutoDL's developer API. It decides nothing.
+"""All calls to AutoDL's developer API, and its refusals as our errors. It decides nothing.
 
 Sources: www.autodl.com/docs/common_api and instance_pro_api, read 2026-11. The key is a developer token, which stands
 in the header as it is. Every answer is `{code, msg, data}` and `Success` the only code of a success, whatever the HTTP
-status is. The vendor names no variable for the token; its users call it AUTODL_TOKEN.
+status is. The vendor names no variable for the token; its users call it AUTODL_TOKEN. No
+list of its codes is published: these were seen by its users (2026-09).
 """
 
 from __future__ import annotations
@@ -11,10 +12,27 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.errors import NotAuthorized
-from sweepstack.platforms.autodl.errors import refused
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.http_client import Answer, HttpClient
+
+_RIGHTS = ("PermissionDenied", "AuthorizeFailed", "Unauthorized")
+
+
+def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
+    """The error for an answer that is no success, whatever its HTTP status. An unknown code is a refusal with its
+    words."""
+    said = answer.data if isinstance(answer.data, dict) else {}
+    code, text = http.clean(str(said.get("code") or "")), http.clean(str(said.get("msg") or ""))
+    words = f"{code} {text}".strip() or f"HTTP {answer.status} without a reason"
+    if code == "TORealName":
+        return NotAuthorized(f"AutoDL refuses {asked}: the account has not proved its name (实名认证): {words}")
+    if code in _RIGHTS or answer.status in (401, 403):
+        return NotAuthorized(f"AutoDL refuses {asked}: {words}. Check AUTODL_TOKEN")
+    if code in ("InternalError", "Success") or answer.status >= 500:
+        return Unreachable(f"AutoDL gave no usable answer when asked for {asked}: {words}. Try again")
+    return RequestRefused(f"AutoDL refuses {asked}: {words}")
+
 
 TOKEN_VARIABLE = "AUTODL_TOKEN"
 TOKEN_HINT = f"{TOKEN_VARIABLE}, from AutoDL's console: account, settings, developer token (开发者Token)"

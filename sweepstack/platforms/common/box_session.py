@@ -1,29 +1,34 @@
-"""Finds the boxes of one key, where a platform lists them whole and shows each by its id."""
+"""Finds the boxes of one key, where a platform lists them whole and shows each by its id.
+
+An adapter has one session for each API key, which all threads of this process share.
+"""
 
 from __future__ import annotations
 
 import abc
+import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,
     OutcomeUnknown,
     PlatformError,
+    RequestRefused,
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common import sessions
+from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.deadline import Deadline, Watch
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import Answer, HttpClient, Refusals
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.common.refusals import Refusals
 from sweepstack.platforms.common.single_flight import SingleFlight
 
 FRESH_SECONDS = 8.0
@@ -43,6 +48,11 @@ class Names:
     platform: str
     adapter: str
     boxes: str
+
+    @property
+    def one(self) -> str:
+        """One of its boxes: "Some Cloud machine"."""
+        return f"{self.platform} {self.boxes.removesuffix('s')}"
 
 
 class BoxSession(abc.ABC):
@@ -105,8 +115,12 @@ class BoxSession(abc.ABC):
 
     @classmethod
     def checked_id(cls, native_id: str) -> str:
-        """See `sessions.checked_id`."""
-        return sessions.checked_id(native_id, cls.form, f"{cls.names.platform} {cls.names.boxes.removesuffix('s')}")
+        """The id, checked so that it may stand in a URL's path. Raises RequestRefused for what can't be one."""
+        if not cls.form.fullmatch(native_id):
+            raise RequestRefused(
+                f"{native_id!r} is no id of a {cls.names.platform} {cls.names.boxes.removesuffix('s')}"
+            )
+        return native_id
 
     def boxes(self, *, max_age: float = 0.0) -> Listed:
         """All boxes that the key sees. `max_age`: seconds that the list may be old. Raises Unreachable."""
@@ -335,3 +349,51 @@ def noted(record: BoxRecord, note: str) -> BoxRecord:
 
 def _age(record: BoxRecord) -> tuple[datetime, str]:
     return record.created_at or datetime.max.replace(tzinfo=UTC), record.native_id
+
+
+S = TypeVar("S")
+
+
+class Sessions(Generic[S]):
+    """One session for each API address and key, made by `make` when it is first asked for. Safe to share between
+    threads."""
+
+    def __init__(self, make: Callable[[str, str], S]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, str], S] = {}
+
+    def of(self, base: str, key: str) -> S:
+        """The session of this address and key. Sends no request."""
+        with self._lock:
+            if (base, key) not in self._made:
+                self._made[base, key] = self._make(base, key)
+            return self._made[base, key]
+
+    def forget(self) -> None:
+        """Drops all sessions with their cached answers: for tests that change the simulated platform directly."""
+        with self._lock:
+            self._made.clear()
+
+
+def base_url(variable: str, usual: str) -> str:
+    """The API's address, from the environment variable; without it the `usual` one."""
+    return os.environ.get(variable, "").strip().rstrip("/") or usual
+
+
+def must_be_a_key(key: str, platform: str, missing: str, check: str) -> None:
+    """Raises NotAuthorized when there is no key (`missing`: the message), and for one that no HTTP header can carry
+    (`check`: where it stands)."""
+    if not key:
+        raise NotAuthorized(missing)
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise NotAuthorized(f"the key for {platform} is not one: it holds blanks or other special signs{check}")
+
+
+def key_in(variable: str, platform: str, missing: str, adapter: str) -> str:
+    """The key in this environment variable, which no message shows from now on. Raises NotAuthorized when there is none
+    (`missing`: the message)."""
+    key = os.environ.get(variable, "").strip()
+    must_be_a_key(key, platform, missing, f": {variable}")
+    redact.learn({variable: key}, of=adapter)
+    return key

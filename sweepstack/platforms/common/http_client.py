@@ -4,7 +4,7 @@ A read is retried when the network or the platform fails. A write is sent once; 
 rate limit, it is sent again, since the platform then did nothing. When the answer to a write is lost, cut off, or not
 from the platform (5xx, a proxy's page), it raises `OutcomeUnknown`: the caller looks for the result before it does
 anything else. The key goes into the header only: never into a URL, a log, an error or a chained exception. Adapters
-that use an SDK call `retried`.
+that use an SDK call `retried`. Refusals become our errors by a table of each adapter (`Refusals`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+import re
+from collections.abc import Sequence
 
 T = TypeVar("T")
 
@@ -375,3 +377,34 @@ def _tls() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+@dataclass(frozen=True)
+class Means:
+    """One line of a table: what an answer means that has one of these `statuses` and `codes` (any, where there are
+    none), and `words` in its text. `says`: the message, with `{asked}`, `{text}` and `{code}` filled in."""
+
+    kind: type[PlatformError]
+    says: str
+    statuses: Sequence[int] = ()
+    codes: Sequence[str] = ()
+    words: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """The table; the first line that fits counts, and without one the HTTP status (`HttpClient.refusal`). `code`: the
+    vendor's own code of an answer; "" when it has none."""
+
+    code: Callable[[Answer], str]
+    table: Sequence[Means]
+
+    def error(self, http: HttpClient, answer: Answer, asked: str) -> PlatformError:
+        """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
+        code, text = self.code(answer), answer.text or "no reason given"
+        for one in self.table:
+            fits = (not one.statuses or answer.status in one.statuses) and (not one.codes or code in one.codes)
+            if fits and (one.words is None or one.words.search(text)):
+                return one.kind(one.says.format(asked=asked, text=text, code=code))
+        error = http.refusal(answer, asked)
+        return type(error)(f"{error} ({code})") if code else error

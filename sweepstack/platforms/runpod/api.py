@@ -36,13 +36,12 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common import redact, sessions
-from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Listed, Names, Row
+from sweepstack.platforms.common import box_session, redact
+from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Listed, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
-from sweepstack.platforms.common.sessions import Sessions
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.runpod.balance import (
     Bill,
@@ -539,14 +538,14 @@ def require(account: str, at_hand: str, what: str) -> None:
 
 def base_url() -> str:
     """The address of the API, from RUNPOD_API_BASE_URL; without it the real one, as with RunPod's own tools."""
-    return sessions.base_url(BASE_VARIABLE, BASE_URL)
+    return box_session.base_url(BASE_VARIABLE, BASE_URL)
 
 
 def api_key() -> str:
     """The user's key, from RUNPOD_API_KEY or RunPod's own file. Raises NotAuthorized when there is none."""
     key = os.environ.get(KEY_VARIABLE, "").strip() or _key_in_file()
     missing = f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})"
-    sessions.must_be_a_key(key, "RunPod", missing, f". Check {KEY_HINT}")
+    box_session.must_be_a_key(key, "RunPod", missing, f". Check {KEY_HINT}")
     redact.learn({KEY_VARIABLE: key}, of="runpod", file=KEY_FILE)
     return key
 

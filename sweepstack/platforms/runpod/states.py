@@ -14,8 +14,8 @@ from typing import Any
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
+from sweepstack.platforms.common.http_client import Means, Refusals
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
-from sweepstack.platforms.common.refusals import Means, Refusals
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,190}")
 """The form of a tag that can be the name of a pod or a volume."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, WrongAccount
-from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
+from sweepstack.onbox.host.platform import BoxRecord, Wait
+from sweepstack.platforms.common.box_session import Names, first_of
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.vastai.api import VERB_SECONDS, Client
@@ -26,6 +27,7 @@ PROVED_SECONDS = 30.0
 POLL_SECONDS = 2.0
 MOST_POLL_SECONDS = 12.0
 """The longest pause between two looks, while other boxes of this process wait for the rate limit."""
+NAMES = Names("vast.ai", "vastai", "instances")
 _ID = re.compile(r"[1-9]\d{0,17}")
 
 
@@ -103,8 +105,8 @@ class Session:
         return Watch(self.deadline, what, lambda: self.poll_seconds(behind), wait, later=later)
 
     def tagged(self, tag: str, *, age: float = 0.0) -> list[Row]:
-        """The instances with exactly this label: first those that are not ending, then the others, each by id. Empty
-        only when two answers agree: the list filtered by the label, and the account's count of it. Raises Unreachable.
+        """The instances with exactly this label. Empty only when two answers agree: the list filtered by the label, and
+        the account's count of it. Raises Unreachable.
 
         An instance that this process rented and the list lacks is asked for by its id: the list may be older.
         """
@@ -114,8 +116,7 @@ class Session:
             listed[made] = row
         if not listed:
             listed = self._uncounted(tag, age)
-        rows = [row for row in listed.values() if row.get("label") == tag]
-        return sorted(rows, key=lambda row: (self.record(row).phase is Phase.ENDING, row["id"]))
+        return [row for row in listed.values() if row.get("label") == tag]
 
     def _uncounted(self, tag: str, age: float) -> dict[int, Row]:
         """The second check when a list lacks a label: the account's count of it, else the list of all instances."""
@@ -150,18 +151,9 @@ class Session:
         return rows
 
     def found(self, tag: str, *, age: float = 0.0, known: str = "") -> BoxRecord | None:
-        """The box with this tag, None when it is proved that there is none. Of several: the one on record (`known`),
-        else the oldest that is not ending; its note names the others."""
-        rows = self.tagged(tag, age=age)
-        if not rows:
-            return None
-        rows.sort(key=lambda row: str(row["id"]) != known)
-        record = self.record(rows[0])
-        if others := [str(row["id"]) for row in rows[1:]]:
-            ends = ", ".join(f"sweepctl audit --end vastai:{other}" for other in others)
-            loud = f"ALSO RENTED with the tag {tag}, and may bill: {', '.join(others)}. End what is too many: {ends}"
-            record = replace(record, note="; ".join(part for part in (record.note, loud) if part))
-        return record
+        """The box with this tag, None when it is proved that there is none. `known`: see `first_of`."""
+        found = [self.record(row) for row in self.tagged(tag, age=age)]
+        return first_of(found, known, NAMES) if found else None
 
 
 def box_number(native_id: str) -> int:

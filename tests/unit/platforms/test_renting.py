@@ -14,8 +14,7 @@ from sweepstack.onbox.common.errors import NoCapacity, PlatformError, Unreachabl
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.box_session import BoxSession, Listed, Names, Row, first_of
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
-from sweepstack.platforms.common.http_client import HttpClient
-from sweepstack.platforms.common.refusals import Refusals
+from sweepstack.platforms.common.http_client import HttpClient, Refusals
 from sweepstack.platforms.common.renting import Try, first_granted
 from sweepstack.platforms.common.tag_lock import hold_tag_lock
 

@@ -156,7 +156,7 @@ def test_of_two_boxes_with_the_tag_the_oldest_is_kept_and_the_other_told(world: 
     heard: list[str] = []
     record = create(Wait(30, heard.append))
     assert record.native_id == "6"
-    assert any("ALSO RENTED" in line and "9" in line for line in heard)
+    assert any("2 instances carry this tag" in line and "9" in line for line in heard)
     found = VastPlatform().find_by_tag(TAG)
     assert found is not None
     assert "9" in found.note
