@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
+from pydantic import TypeAdapter
 
 from components.approval import approval_for, approval_to_leave
-from components.durable_mount import DurableMount, mounts_input
-from components.gate import BoxRef, gate
 from components.platforms import ssh
-from components.queue import queue
-from components.resources import Box, BoxArgs, Gate, Identity, Queue
+from components.resources import Box, Gate, Identity, Queue
+from components.volume import DurableMount
+from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.job import JobInput, Smoke
+from sweepstack.core.records import CellText
 from sweepstack.core.verify_rules import artifacts_digest
-from sweepstack.launch.smoke import Smoke
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.plan import BoxPlan, Plan
 
@@ -48,56 +50,68 @@ class BoxComponent(pulumi.ComponentResource):
         smoke: Smoke | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("sweepstack:components:Box", box_plan.name, None, opts)
-        plan = fleet.plan_of(box_plan.name)
-        teardown = plan.teardown.as_inputs()
-        approval = approval_for(plan, box_plan.name)
+        name = box_plan.name
+        super().__init__("sweepstack:components:Box", name, None, opts)
+        plan = fleet.plan_of(name)
         child = pulumi.ResourceOptions(parent=self)
-        self.box = Box(
-            box_plan.name,
-            BoxArgs(
-                identity=identity.identity,
-                evidence=identity.evidence,
-                adapter=plan.adapter_of(box_plan),
-                platform=plan.platform if box_plan.host or box_plan.returns else None,
-                name=box_plan.name,
-                resources=dict(box_plan.resources),
-                price_per_hour=plan.price_per_hour,
-                max_price=plan.max_price,
-                bid=plan.bid,
-                image=plan.job.image,
-                placed=dict(box_plan.placed) if box_plan.placed is not None else None,
-                dry_run=pulumi.runtime.is_dry_run(),
-                no_code=code.lack or None,
-                budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
-                ignore_balance=plan.ignore_balance or None,
-                smoke=smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
-                mounts=mounts_input(mounts),
-                places=plan.site.places_input() if plan.site is not None else None,
-                claims=plan.site.claims_input() if plan.site is not None else None,
-                links=_links(plan),
-                volume=plan.durable.volume if plan.durable is not None and plan.durable.kept_volume else None,
-                secrets=list(plan.job.secrets or ()) or None,
-                named=list(fleet.names),
-                leaving=approval_to_leave(plan.approval, fleet.staying),
-                roster_digest=plan.roster.digest,
-                artifacts_digest=artifacts_digest(plan.artifacts),
-                teardown=teardown,
-                want=box_plan.want,
-                when_done=plan.when_done,
-                lease=plan.lease_text or None,
-                list_lag=plan.list_lag,
-                approval=approval,
-            ),
-            child,
-        )
+        shared: dict[str, Any] = {
+            "identity": identity.identity,
+            "evidence": identity.evidence,
+            "adapter": plan.adapter_of(box_plan),
+            "roster_digest": plan.roster.digest,
+            "teardown": plan.teardown.as_inputs(),
+            "approval": approval_for(plan, name),
+        }
+        self.box = Box(name, child, **shared, **_rented(fleet, box_plan, mounts, code, smoke))
         self.setup = ssh.set_up(plan, box_plan, self.box, child)
-        ref = BoxRef(self.box.native_id, self.box.account, self.box.generation, teardown, approval)
+        # Outputs of the box, so that the engine keeps the order: a literal id would let the box be deleted first.
+        shared |= {
+            "box": self.box.native_id,
+            "box_name": name,
+            "account": self.box.account,
+            "generation": self.box.generation,
+        }
         after_setup = pulumi.ResourceOptions(parent=self, depends_on=[self.setup] if self.setup is not None else None)
-        self.queue = queue(plan, box_plan, identity, ref, code.digest, after_setup)
+        self.queue = Queue(name, after_setup, **shared, **_cells(plan, box_plan, code.digest))
+        # It shows what stands between the box and its end. The lock itself is in the box's delete.
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
-        self.gate = gate(plan, box_plan, identity, ref, after_queue)
+        self.gate = Gate(name, after_queue, **shared, artifacts_digest=artifacts_digest(plan.artifacts))
         self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})
+
+
+def _rented(
+    fleet: Fleet, box_plan: BoxPlan, mounts: Sequence[DurableMount], code: Code, smoke: Smoke | None
+) -> dict[str, Any]:
+    """What the box itself must have, and what is asked before it is rented."""
+    plan = fleet.plan_of(box_plan.name)
+    return {
+        "platform": plan.platform if box_plan.host or box_plan.returns else None,
+        "name": box_plan.name,
+        "resources": dict(box_plan.resources),
+        "price_per_hour": plan.price_per_hour,
+        "max_price": plan.max_price,
+        "bid": plan.bid,
+        "image": plan.job.image,
+        "placed": dict(box_plan.placed) if box_plan.placed is not None else None,
+        "dry_run": pulumi.runtime.is_dry_run(),
+        "no_code": code.lack or None,
+        "budget": plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
+        "ignore_balance": plan.ignore_balance or None,
+        "smoke": smoke.model_dump(mode="json", exclude_defaults=True) if smoke is not None else None,
+        "mounts": {mount.path: mount.volume.native_id for mount in sorted(mounts, key=lambda mount: mount.path)},
+        "places": plan.site.places_input() if plan.site is not None else None,
+        "claims": plan.site.claims_input() if plan.site is not None else None,
+        "links": _links(plan),
+        "volume": plan.durable.volume if plan.durable is not None and plan.durable.kept_volume else None,
+        "secrets": list(plan.job.secrets or ()) or None,
+        "named": list(fleet.names),
+        "leaving": approval_to_leave(plan.approval, fleet.staying),
+        "artifacts_digest": artifacts_digest(plan.artifacts),
+        "want": box_plan.want,
+        "when_done": plan.when_done,
+        "lease": plan.lease_text or None,
+        "list_lag": plan.list_lag,
+    }
 
 
 def _links(plan: Plan) -> dict[str, str] | None:
@@ -105,3 +119,33 @@ def _links(plan: Plan) -> dict[str, str] | None:
     if plan.durable is None or not plan.durable.path:
         return None
     return {plan.durable.path: plan.durable.mount}
+
+
+def job_input(job: JobInput, box: BoxPlan, code: str) -> dict[str, Any]:
+    """The job of one box as an input. What was not asked for is left out, so that a new key changes no old state."""
+    asked = {"gpus": box.gpus, "scheduler": dict(box.scheduler), "nodes": dict(box.nodes)}
+    return {
+        **job.model_dump(mode="json", exclude_unset=True),
+        "slots": box.slots,
+        "code": code,
+        **{key: value for key, value in asked.items() if value},
+        **({"grace_seconds": box.grace_seconds} if box.grace_seconds is not None else {}),
+    }
+
+
+def _cells(plan: Plan, box_plan: BoxPlan, code: str) -> dict[str, Any]:
+    """What one box runs, in an order that is the same at every run of the program: its own cells; which cells are
+    others'; what was dropped, for whichever box has it."""
+    own = {cell.name for cell in box_plan.cells}
+    return {
+        "stack": pulumi.get_stack(),
+        "want": box_plan.want,
+        "job": job_input(plan.job, box_plan, code),
+        "cells": TypeAdapter(tuple[CellText, ...]).dump_python(box_plan.cells),
+        "elsewhere": sorted(elsewhere_text(cell) for cell in plan.roster.cells if cell.name not in own),
+        "dropped": dict(sorted(plan.roster.dropped.items())),
+        "pins": dict(sorted(plan.roster.pins.items())) or None,
+        "retries": {name: plan.retries[name].model_dump(mode="json") for name in sorted(plan.retries)} or None,
+        "artifacts": [artifact.model_dump(mode="json") for artifact in plan.artifacts],
+        "metrics": plan.metrics.model_dump(mode="json") if plan.metrics else None,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.approval import approval_for, approval_to_leave
-from components.resources import Identity, IdentityArgs, Volume, VolumeArgs
+from components.resources import Identity, Volume
 from sweepstack.core.paths import docs_page
 from sweepstack.profiles.store_plan import KeptVolume, StorePlan
 
@@ -19,18 +19,21 @@ class Store(pulumi.ComponentResource):
     def __init__(self, plan: StorePlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Store", pulumi.get_stack(), None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        args = IdentityArgs(
+        self.identity = Identity(
+            "identity",
+            child,
             project=pulumi.get_project(),
             stack=pulumi.get_stack(),
             pull_to=plan.pull_to,
             leaving=approval_to_leave(plan.approval, {volume.name for volume in plan.volumes}),
         )
-        self.identity = Identity("identity", args, child)
         self.volumes = {volume.name: self._volume(plan, volume, child) for volume in plan.volumes}
         self.register_outputs({})
 
     def _volume(self, plan: StorePlan, volume: KeptVolume, opts: pulumi.ResourceOptions) -> Volume:
-        args = VolumeArgs(
+        return Volume(
+            volume.name,
+            opts,
             identity=self.identity.identity,
             evidence=self.identity.evidence,
             adapter=plan.adapter,
@@ -42,7 +45,6 @@ class Store(pulumi.ComponentResource):
             price_per_gb_month=volume.price_per_gb_month,
             approval=approval_for(plan, volume.name),
         )
-        return Volume(volume.name, args, opts)
 
     def export(self) -> None:
         """The stack's outputs: which volumes there are, where, and what they cost a month."""

@@ -14,14 +14,14 @@ from components import screen
 from components.approval import approval_to_leave
 from components.box import BoxComponent, Code
 from components.platforms import ssh
-from components.resources import Identity, IdentityArgs
+from components.resources import Identity
 from components.shares import shared, words
 from components.volume import durable_mount
-from sweepstack.billing.forecast import Outlook
 from sweepstack.config.find import line_of
 from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
+from sweepstack.core.budget import Outlook
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
@@ -87,7 +87,9 @@ class Sweep(pulumi.ComponentResource):
             ):
                 screen.say(line)
         child = pulumi.ResourceOptions(parent=self)
-        args = IdentityArgs(
+        self.identity = Identity(
+            "identity",
+            child,
             project=pulumi.get_project(),
             stack=pulumi.get_stack(),
             pull_to=plan.pull_to,
@@ -97,7 +99,6 @@ class Sweep(pulumi.ComponentResource):
             budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
             outlook=outlook_of(fleet, declared) if plan.budget is not None else None,
         )
-        self.identity = Identity("identity", args, child)
         if not pulumi.runtime.is_dry_run():
             file = stack_path(project_root, pulumi.get_stack())
             self.identity.evidence.apply(lambda evidence: _keep(str(evidence), file))

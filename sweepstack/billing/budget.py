@@ -8,45 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import Field, model_validator
-
 from sweepstack.billing.ledger import Spent, without_price
-from sweepstack.core.records import Record
+from sweepstack.core.budget import Budget
 from sweepstack.onbox.common.units import spell_rate
 
-NOTIFY = (0.8, 1.0)
 BUDGET = "budget.json"
 """The record of it in the evidence: what the last `up` brought in, for commands that have no state at hand."""
 _LISTED = 8
-
-
-class Budget(Record):
-    """`usd` in all, `hours` of running boxes added up; at least one of the two.
-
-    `notify`: fractions at which the webhook is told, once each. `webhook`: the name of the environment variable that
-    holds its URL, never the URL. `stop`: past the budget, `sweepctl tend` stops boxes where that kills nothing unsaved.
-    """
-
-    usd: float | None = Field(default=None, gt=0)
-    hours: float | None = Field(default=None, gt=0)
-    notify: tuple[float, ...] = NOTIFY
-    webhook: str | None = None
-    stop: bool = False
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Budget:
-        if self.usd is None and self.hours is None:
-            raise ValueError("a budget names usd, hours, or both")
-        return self
-
-    def hours_each(self, boxes: int) -> float | None:
-        """The hours that each of so many boxes has, if they share them evenly."""
-        return None if self.hours is None else self.hours / max(boxes, 1)
-
-    def text(self) -> str:
-        """`$60.00`, `30 box-hours`, or both."""
-        parts = [] if self.usd is None else [f"${self.usd:.2f}"]
-        return " and ".join(parts + ([] if self.hours is None else [f"{self.hours:g} box-hours"]))
 
 
 @dataclass(frozen=True)

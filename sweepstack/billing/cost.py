@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sweepstack.billing.budget import Budget, use_of
+from sweepstack.billing.budget import use_of
 from sweepstack.billing.ledger import Spent
+from sweepstack.core.budget import Budget
 
 
 @dataclass(frozen=True)

@@ -7,27 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import Field
-
-from sweepstack.billing.budget import Budget, Use
+from sweepstack.billing.budget import Use
 from sweepstack.billing.ledger import HOUR
+from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import Journal
-from sweepstack.core.records import Record
 from sweepstack.onbox.common.units import spell_rate
-
-
-class Outlook(Record):
-    """What the program knows of the work to come: boxes wanted running, USD per hour of each, cells in all.
-
-    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which sends no alert
-    anything.
-    """
-
-    boxes: int = Field(ge=0)
-    price_per_hour: float | None = None
-    slots: int = Field(ge=0)
-    cells: int = Field(ge=0)
-    dry_run: bool = True
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import unheld
 from sweepstack.channel import prefetch
@@ -34,6 +33,7 @@ from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.core import git_source
 from sweepstack.core.bucket_address import SCHEME
+from sweepstack.core.budget import Budget
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from sweepstack.billing.budget import Budget
 from sweepstack.cli.output import note
 from sweepstack.cli.sources import Sources
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.events import EventsConfig
+from sweepstack.core.budget import Budget
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.events.channels import Channel, channels_of

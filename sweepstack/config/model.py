@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from sweepstack.billing.budget import NOTIFY, Budget
 from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.override import Override
@@ -43,6 +42,7 @@ from sweepstack.config.types import (
 )
 from sweepstack.core import git_source
 from sweepstack.core.bucket_address import SCHEME, S3Address
+from sweepstack.core.budget import NOTIFY, Budget
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.records import Approval, ArtifactSpec

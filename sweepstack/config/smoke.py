@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.job import Smoke
 from sweepstack.core.workdir import NO_CODE
-from sweepstack.launch.smoke import Smoke, smoke_of
+from sweepstack.launch.smoke import smoke_of
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import parse_duration
 

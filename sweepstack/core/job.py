@@ -6,12 +6,15 @@ the box of it.
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+import platform
+from typing import Any, Literal
 
 from pydantic import Field
 
 from sweepstack.core.lease import LeaseFacts
-from sweepstack.core.records import Digest, Record
+from sweepstack.core.records import CellName, Digest, Record
+from sweepstack.onbox.common.canonical import digest_of
 
 
 class MetricsInput(Record):
@@ -210,3 +213,33 @@ class JobInput(Record):
     def goes_across_code(self) -> bool:
         """Whether cells go on from checkpoints of other code."""
         return self.resume == "across-code"
+
+
+class Smoke(Record):
+    """One smoke run: all that decides what it does, and so whether it has passed already.
+
+    `run`, `env`: with the placeholders of a cell. `params`: the cell's, each as JSON text. `workdir` as the person
+    wrote it, of which the digest must be `code`. `artifacts`: what a cell must leave behind; a lack is a warning here.
+    """
+
+    run: str
+    seconds: float = Field(gt=0)
+    cell: CellName
+    params: dict[str, str]
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    workdir: str
+    include: tuple[str, ...] = ()
+    code: Digest
+    artifacts: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What it is remembered by: 64 hex digits."""
+        decides = self.model_dump(mode="json", include={"run", "cell", "params", "env", "code"})
+        return digest_of(decides | {"python": platform.python_version()}).rpartition(":")[2]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the placeholders stand for, but `out`."""
+        return {name: json.loads(text) for name, text in self.params.items()} | {"cell": self.cell, "name": self.cell}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import shlex
 import shutil
 import signal
@@ -24,14 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from sweepstack.core.cells import CHECKPOINTS
-from sweepstack.core.records import Cell, CellName, Digest, Record
+from sweepstack.core.job import Smoke
+from sweepstack.core.records import Cell, Record
 from sweepstack.core.signals import signal_name
 from sweepstack.core.workdir import collect, located
 from sweepstack.onbox.common import placeholders
-from sweepstack.onbox.common.canonical import digest_of, write_json_atomically
+from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.xdg import cache_folder
@@ -47,36 +47,6 @@ HELPER_FOLDER = Path(__file__).resolve().parents[1] / "onbox" / "checkpoint"
 
 class SmokeFailed(SweepstackError):
     """The smoke run did not pass: nothing was rented for it."""
-
-
-class Smoke(Record):
-    """One smoke run: all that decides what it does, and so whether it has passed already.
-
-    `run`, `env`: with the placeholders of a cell. `params`: the cell's, each as JSON text. `workdir` as the person
-    wrote it, of which the digest must be `code`. `artifacts`: what a cell must leave behind; a lack is a warning here.
-    """
-
-    run: str
-    seconds: float = Field(gt=0)
-    cell: CellName
-    params: dict[str, str]
-    env: dict[str, str] = Field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
-    workdir: str
-    include: tuple[str, ...] = ()
-    code: Digest
-    artifacts: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """What it is remembered by: 64 hex digits."""
-        decides = self.model_dump(mode="json", include={"run", "cell", "params", "env", "code"})
-        return digest_of(decides | {"python": platform.python_version()}).rpartition(":")[2]
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the placeholders stand for, but `out`."""
-        return {name: json.loads(text) for name, text in self.params.items()} | {"cell": self.cell, "name": self.cell}
 
 
 class Passed(Record):

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweepstack.billing.budget import Budget
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
-from sweepstack.core.job import JobInput
+from sweepstack.core.budget import Budget
+from sweepstack.core.job import JobInput, Smoke
 from sweepstack.core.lease import HELD, NONE, UNHELD
 from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
-from sweepstack.launch.smoke import Smoke
 from sweepstack.onbox.common.errors import ConfigError
 
 
@@ -50,7 +49,7 @@ class Site:
     in; tiers that lie below our own root are not in it.
 
     `~/` in them is the login's home. `claims`: the places that a box can't do without
-    (`sweepstack.provider.models.PlaceFacts`).
+    (`sweepstack.core.resources.PlaceFacts`).
     """
 
     python: str

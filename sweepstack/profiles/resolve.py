@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sweepstack.billing.budget import Budget
 from sweepstack.config.model import BoxConfig, Job
 from sweepstack.config.smoke import configured_smoke, smoke_on_box
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.budget import Budget
 from sweepstack.core.job import JobInput
 from sweepstack.core.lease import LeaseFacts, lease_seconds
 from sweepstack.core.paths import docs_page

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sweepstack.billing.balance import Left
-from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import Spent
 from sweepstack.billing.outlived_volume import Leftover
 from sweepstack.billing.unheld import Unheld
+from sweepstack.core.budget import Budget
 from sweepstack.core.cell_times import CellTimes, cell_times
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import CellProgress, Journal, SetupProgress, started

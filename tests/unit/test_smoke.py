@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.job import Smoke
 from sweepstack.core.records import Cell
 from sweepstack.core.workdir import collect
 from sweepstack.launch import smoke as module
-from sweepstack.launch.smoke import Outcome, Smoke, SmokeFailed, ensure, memory, passed, preview_line, smoke_of
+from sweepstack.launch.smoke import Outcome, SmokeFailed, ensure, memory, passed, preview_line, smoke_of
 from sweepstack.onbox.common.errors import ConfigError
 
 CELL = Cell(name="lr0.1-seed0", params={"lr": 0.1, "seed": 0, "name of it": "a'b", "flag": True})

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sweepstack.billing.budget import Budget
 from sweepstack.config.events import EventsConfig, Kind, is_private, is_topic
+from sweepstack.core.budget import Budget
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.operations.events.event import Event
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sweepstack.billing.budget import Budget, Use, crossed
+from sweepstack.billing.budget import Use, crossed
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import Kind
 from sweepstack.config.secret_rules import without_given
+from sweepstack.core.budget import Budget
 from sweepstack.core.printable import printable
 from sweepstack.onbox.common.canonical import digest_of
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic
 
+from sweepstack.core.resources import InputsT, StateT
 from sweepstack.platforms.registry import at_addresses
-from sweepstack.provider.models import InputsT, StateT
 from sweepstack.provider.session import Failure as Failure
 from sweepstack.provider.session import Operation
 

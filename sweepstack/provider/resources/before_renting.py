@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from sweepstack.billing.budget import BUDGET, Budget, renting_refused, use_of
-from sweepstack.billing.forecast import Outlook, forecast, hours_left, preview_line
+from sweepstack.billing.budget import BUDGET, renting_refused, use_of
+from sweepstack.billing.forecast import forecast, hours_left, preview_line
 from sweepstack.billing.ledger import spent, total
 from sweepstack.config.own_files import own_files
+from sweepstack.core.budget import Budget, Outlook
+from sweepstack.core.job import Smoke
 from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.smoke import Smoke, SmokeFailed, ensure
+from sweepstack.launch.smoke import SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.events.deliver import deliver

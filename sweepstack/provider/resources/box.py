@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from sweepstack.core.lease import lease_seconds
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
+from sweepstack.core.resources import BoxInputs, BoxState
 from sweepstack.evidence.backend_lease import take_lease
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -48,7 +49,6 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.platforms.common.deadline import DeadlineOver
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
-from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import (
     before_renting,
     error_context,

@@ -9,6 +9,7 @@ from typing import Any
 from sweepstack.billing.ledger import record_phase
 from sweepstack.core.lease import lease_seconds
 from sweepstack.core.records import Birth, LedgerPhase
+from sweepstack.core.resources import BoxInputs, BoxState, PlaceFacts
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import finished_by, generations
 from sweepstack.onbox.common.box_layout import box_tag
@@ -26,7 +27,6 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platfor
 from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import Unanswered
-from sweepstack.provider.models import BoxInputs, BoxState, PlaceFacts
 from sweepstack.provider.resources import host_address_change, market
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import find_born

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sweepstack.core.resources import GateInputs, GateState
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.provider.models import GateInputs, GateState
 from sweepstack.provider.resources import host_address_change, policy, teardown
 from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
 from sweepstack.provider.session import Operation

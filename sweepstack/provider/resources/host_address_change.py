@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from sweepstack.core.records import Birth
+from sweepstack.core.resources import BoxInputs, BoxState, GateInputs, QueueInputs
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, SweepstackError
 from sweepstack.platforms.registry import at_addresses, prove_same, spelled
-from sweepstack.provider.models import BoxInputs, BoxState, GateInputs, QueueInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 

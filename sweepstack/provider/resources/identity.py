@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from sweepstack.core.bucket_address import SCHEME, S3Address, evidence_uri
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
+from sweepstack.core.resources import IdentityInputs, IdentityState
 from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.publish import arrival_problem, succession_problem
@@ -20,7 +21,6 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCr
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, made_by, rented_at
-from sweepstack.provider.models import IdentityInputs, IdentityState
 from sweepstack.provider.resources import before_renting, policy, teardown, volume_lifecycle, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented

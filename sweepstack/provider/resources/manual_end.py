@@ -11,6 +11,7 @@ from sweepstack.billing.deadlines import dated
 from sweepstack.billing.ledger import FOUND_STOPPED, bill_of
 from sweepstack.core.box_end import IssueFacts, TeardownFacts
 from sweepstack.core.observation import Existence
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.location import require_marker
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, NotYetGone, PlatformError, SweepstackError, Unproved
@@ -19,7 +20,6 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.host_shutdown import Command, finish, issue
 from sweepstack.operations.power import write_phase
 from sweepstack.platforms.registry import has_address
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext, BoxFacts

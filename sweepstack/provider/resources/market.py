@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sweepstack.billing.budget import Budget
 from sweepstack.billing.deadlines import contract_words
+from sweepstack.core.budget import Budget
 from sweepstack.core.paths import docs_page
+from sweepstack.core.resources import BoxInputs, Placed
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
@@ -28,7 +29,6 @@ from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.provider.models import BoxInputs, Placed
 from sweepstack.provider.resources import runway
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation

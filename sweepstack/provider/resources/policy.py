@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from sweepstack.config.project import has_policy
 from sweepstack.core.bucket_address import SCHEME
+from sweepstack.core.resources import BoxInputs, VolumeInputs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.provider.models import BoxInputs, VolumeInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement, birth_of, policies_of_state, policy_digest
 from sweepstack.provider.session import Operation

@@ -26,6 +26,7 @@ from sweepstack.core.job import NetworkInput
 from sweepstack.core.journal import Journal, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.resources import QueueInputs, QueueState
 from sweepstack.core.workdir import NO_CODE, located
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.entries import QueueDamaged, finished, held_words
@@ -49,7 +50,6 @@ from sweepstack.operations.lease import on_box, renew_lease
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.provider import secrets
-from sweepstack.provider.models import QueueInputs, QueueState
 from sweepstack.provider.resources import (
     host_address_change,
     restart,

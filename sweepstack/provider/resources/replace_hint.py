@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.core.journal import CellProgress, Journal, started
+from sweepstack.core.resources import BoxInputs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sweepstack.core.journal import Journal
+from sweepstack.core.resources import QueueState
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, StillCreating, SweepstackError
 from sweepstack.onbox.common.files_hold import FILES
@@ -13,7 +14,6 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.cell_moves import find, unplaced
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import QueueState
 from sweepstack.provider.resources import wait_running
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation

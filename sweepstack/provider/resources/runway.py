@@ -15,13 +15,13 @@ from typing import Any
 
 from sweepstack.billing.balance import Left, Runway, refusal
 from sweepstack.billing.ledger import spent
+from sweepstack.core.resources import BoxInputs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.registry import has_address, has_wallet, payer
-from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.session import Operation
 
 FORECAST = "what the Identity's check knows of the boxes"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sweepstack.core.resources import QueueInputs
 from sweepstack.onbox.common.errors import ConfigError, PlatformError
 from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 

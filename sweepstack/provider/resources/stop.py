@@ -8,13 +8,13 @@ from sweepstack.billing.deadlines import last_seen, running, starting
 from sweepstack.billing.ledger import bill_of
 from sweepstack.core.lease import NONE
 from sweepstack.core.observation import Observation
+from sweepstack.core.resources import BoxInputs, BoxState
 from sweepstack.evidence.location import require_marker
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
 from sweepstack.operations.power import STOP_SECONDS, Pause, drained, judge_stop, stop_box
-from sweepstack.provider.models import BoxInputs, BoxState
 from sweepstack.provider.resources import manual_end, teardown
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.wait_running import until_running

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from sweepstack.billing.budget import BUDGET, Budget
+from sweepstack.billing.budget import BUDGET
 from sweepstack.billing.cost import box_costs
 from sweepstack.billing.deadlines import dated
 from sweepstack.billing.forecast import sealed_bytes
 from sweepstack.billing.ledger import Spent, spent
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.budget import Budget
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Birth, Loss, Teardown
+from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.lazy import Evidence
@@ -25,7 +27,6 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.status.engine.state_copy import may_hold

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sweepstack.core.foreign_cells import same_config
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Again, Birth
+from sweepstack.core.resources import QueueInputs
 from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.goes_on import on_another_box, ran_on_ended_boxes
@@ -20,7 +21,6 @@ from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.teardown.box_context import BoxAt
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.core.paths import docs_page
+from sweepstack.core.resources import VolumeInputs, VolumeState
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
@@ -17,7 +18,6 @@ from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources import held_by_another, policy, volume_lifecycle
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.session import Operation

@@ -12,6 +12,7 @@ from sweepstack.billing.egress import GB
 from sweepstack.billing.volume_cost import cost_words, overdue
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.records import Approval
+from sweepstack.core.resources import VolumeInputs, VolumeState
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
@@ -38,7 +39,6 @@ from sweepstack.operations.volumes.end_check import (
 )
 from sweepstack.operations.volumes.records import VERB, Mounting, Survey, recorded, survey, write_mounting
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.teardown import policies_of_state

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, SweepstackError, Unreachable
 from sweepstack.onbox.host.capabilities import LetsIn
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
@@ -19,7 +20,6 @@ from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.power import start_box
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import create, manual_end, teardown
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxAt, BoxContext, BoxFacts

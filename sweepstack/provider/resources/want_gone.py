@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
+from sweepstack.core.resources import BoxInputs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.operations.observe import made_by, observe, rented_at
-from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_check import BoxEnding

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from sweepstack.config.own_files import own_files
 from sweepstack.core import git_source
 from sweepstack.core.job import JobInput
+from sweepstack.core.resources import QueueInputs
 from sweepstack.core.workdir import NO_CODE, Shipment, collect, digest_of_files, located, no_code
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.launch.archive import members
@@ -28,7 +29,6 @@ from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
 from sweepstack.launch.start_files import missing
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
-from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.versions import CodeVersions
 from sweepstack.provider.session import Operation

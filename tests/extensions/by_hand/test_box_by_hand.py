@@ -18,6 +18,7 @@ from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
@@ -25,7 +26,6 @@ from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search, with_forgotten
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.status.next_commands import _of_orphans

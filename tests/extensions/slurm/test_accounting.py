@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.provider.models import BoxState
+from sweepstack.core.resources import BoxState
 from tests.extensions.slurm.test_long_runs import failures, until_over
 from tests.extensions.slurm.world import SlurmSweep
 from tests.simulators.slurm_accounting import ACCOUNT, ENFORCED, AccountedCluster

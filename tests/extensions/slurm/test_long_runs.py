@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.launch.launch import read_journal
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState, QueueState
 from tests.extensions.slurm.test_must_hold import ended, refused
 from tests.extensions.slurm.world import SlurmSweep
 from tests.simulators.slurm_cluster import until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources.base import Gone
 from tests.extensions.slurm.world import SlurmSweep
 from tests.simulators.slurm_cluster import LIMITED, OTHER_USER, SlurmCluster, at_most, until

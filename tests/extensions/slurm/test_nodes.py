@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.provider.models import BoxState, QueueInputs, QueueState
+from sweepstack.core.resources import BoxState, QueueInputs, QueueState
 from tests.extensions.nodes.nodes import TRAIN, WEIGHT
 from tests.extensions.slurm.world import SlurmSweep
 from tests.simulators.slurm_cluster import until

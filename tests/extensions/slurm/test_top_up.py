@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.provider.models import BoxState, QueueState
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.provider.resources.base import Gone
 from tests.extensions.slurm.world import SlurmSweep
 from tests.simulators.slurm_cluster import SHARED, SlurmCluster, until

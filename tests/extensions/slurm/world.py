@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.core.journal import parse_journal
+from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs, VolumeState
 from sweepstack.extensions.slurm.platform import SlurmPlatform
 from sweepstack.onbox.common import box_layout
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import BoxInputs, BoxState, QueueInputs, VolumeState
 from tests.simulators.slurm_cluster import SHARED, SlurmCluster, until
 from tests.unit.provider.support import Sweep
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from sweepstack.billing.budget import Budget, crossed, renting_refused, to_stop, use_of
+from sweepstack.billing.budget import crossed, renting_refused, to_stop, use_of
 from sweepstack.billing.ledger import Spent, total
+from sweepstack.core.budget import Budget
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 
 BEGIN = datetime(2026, 11, 21, 9, tzinfo=UTC)

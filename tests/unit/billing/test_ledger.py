@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.billing.budget import Budget, use_of
+from sweepstack.billing.budget import use_of
 from sweepstack.billing.cost import box_costs
 from sweepstack.billing.ledger import bill_of, record_phase, spent, total
+from sweepstack.core.budget import Budget
 from sweepstack.core.records import Birth, LedgerEntry, LedgerPhase
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.units import spell_rate

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.budget import Budget, Use
-from sweepstack.billing.forecast import Outlook, forecast, hours_left, lasts, preview_line, sealed_bytes
+from sweepstack.billing.budget import Use
+from sweepstack.billing.forecast import forecast, hours_left, lasts, preview_line, sealed_bytes
+from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import CellProgress, Journal
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.config.model import DurationText, Job
 from sweepstack.core.job import JobInput
 from sweepstack.core.workdir import NO_CODE

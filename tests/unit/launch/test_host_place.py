@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.core.resources import BoxInputs, PlaceFacts
 from sweepstack.launch.launch import FirstCellFailed
 from sweepstack.onbox.common import box_layout
-from sweepstack.provider.models import BoxInputs, PlaceFacts
 from sweepstack.provider.resources.create import places_of
 from tests.simulators import machines
 from tests.unit.launch.host_site import HostSite

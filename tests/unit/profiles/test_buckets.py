@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import JobInput
 from sweepstack.onbox.common.errors import ConfigError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.config.file import parse_document
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.onbox.common.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.operations.lease import on_box
 from sweepstack.platforms import registry

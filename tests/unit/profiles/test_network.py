@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import ConfigError

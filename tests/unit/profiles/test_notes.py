@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.onbox.common.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from sweepstack.billing.deadlines import countdowns
 from sweepstack.billing.ledger import Bill, total
 from sweepstack.cli.commands.doctor import store

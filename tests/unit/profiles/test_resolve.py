@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.queue import job_input
+from components.box import job_input
 from components.sweep import outlook_of
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import JobInput

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxInputs, BoxState, VolumeInputs, VolumeState
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
-from sweepstack.provider.models import BoxInputs, BoxState, VolumeInputs, VolumeState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from tests.simulators.host import Host
 from tests.simulators.machines import require

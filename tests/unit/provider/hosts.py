@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import processes
 from sweepstack.platforms.registry import load_platform
-from sweepstack.provider.models import BoxInputs, BoxState, GateState, QueueState
 from tests.simulators.host import Host
 from tests.unit.provider.support import BOX, GATE, QUEUE, Sweep
 

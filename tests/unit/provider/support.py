@@ -14,18 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.core.records import Abandonment, Action, Approval, ArtifactSpec, Cell, Waiver
-from sweepstack.core.roster import Roster
-from sweepstack.core.workdir import collect
-from sweepstack.evidence.pull import BoxSource, pull_all
-from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
-from sweepstack.launch.launch import read_journal
-from sweepstack.onbox.agent.channel import Channel
-from sweepstack.onbox.common import box_layout, processes
-from sweepstack.onbox.common.errors import StillCreating
-from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.platforms.local.platform import connect
-from sweepstack.provider.models import (
+from sweepstack.core.resources import (
     BoxInputs,
     BoxState,
     GateInputs,
@@ -37,6 +26,17 @@ from sweepstack.provider.models import (
     VolumeInputs,
     VolumeState,
 )
+from sweepstack.core.roster import Roster
+from sweepstack.core.workdir import collect
+from sweepstack.evidence.pull import BoxSource, pull_all
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.launch.launch import read_journal
+from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common import box_layout, processes
+from sweepstack.onbox.common.errors import StillCreating
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.platforms.local.platform import connect
 from sweepstack.provider.resources.box import BoxHandler
 from sweepstack.provider.resources.gate import GateHandler
 from sweepstack.provider.resources.identity import IdentityHandler

@@ -17,12 +17,12 @@ from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh import options as ssh_options
 from sweepstack.core.observation import Existence
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import SweepstackError, Unreachable
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.command import ssh_client
 from sweepstack.provider.command.ssh_client import Dialer, Ended
-from sweepstack.provider.models import BoxState
 from sweepstack.teardown.box_context import BoxAt
 from tests.simulators import machines, wire
 from tests.simulators.wire import FarHost, Wire

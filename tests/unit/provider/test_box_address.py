@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.dispatch import diff
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Decision
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import BOX, GATE, QUEUE, approval_for

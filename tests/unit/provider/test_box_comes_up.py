@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources import restart, teardown, wait_running
 from sweepstack.provider.resources.policy import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.records import Lease, Receipt, ReceiptBox, Teardown
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
@@ -26,7 +27,6 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.provider.models import BoxState
 from sweepstack.teardown.ownership import HELD, Owner, read_owner, sign, who
 from tests.unit.provider.support import BOX, STACK, Sweep, approval_for, approved, still_creating
 from tests.unit.provider.test_box_ledger import STOPPABLE

@@ -14,13 +14,13 @@ from sweepstack.billing.ledger import spent
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.local_decisions import ENDED, decisions
 from sweepstack.core.records import Approval, Waiver
+from sweepstack.core.resources import BoxState
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host import removal
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import teardown as ending
 from sweepstack.provider.resources.base import Gone
 from sweepstack.provider.session import Severity

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import record_phase
+from sweepstack.core.budget import Budget
 from sweepstack.core.records import LedgerPhase
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.session import Severity
 from tests.unit.provider.support import BOX, GATE, IDENTITY, Sweep, approval_for, approved
 

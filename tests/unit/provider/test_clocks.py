@@ -9,12 +9,12 @@ import pytest
 
 from sweepstack.billing.ledger import FOUND_STOPPED, record_phase, spent
 from sweepstack.core.records import Teardown
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.power import stop_box
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import stop
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.provider.session import Severity

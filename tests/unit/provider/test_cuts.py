@@ -14,10 +14,10 @@ import pytest
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import BoxState
 from sweepstack.teardown.box_context import BoxAt
 from tests.simulators.host import Host
 from tests.unit.provider.hosts import HostSweep

@@ -19,12 +19,12 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands import finish, ledger
 from sweepstack.cli.output import NO, Out
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.strays.accounts import Finding, findings_in
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search, with_forgotten
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.snapshot import Snapshot
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host

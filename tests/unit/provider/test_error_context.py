@@ -75,7 +75,7 @@ def test_a_box_that_stays_unready_is_named_with_the_next_command(sweep: Sweep, m
     monkeypatch.setenv("SWEEPSTACK_DRILL_BOOT_SECONDS", "60")
     late = still_creating(lambda: sweep.box(timeout=0.2))
     box = sweep.box_inputs()
-    from sweepstack.provider.models import BoxState
+    from sweepstack.core.resources import BoxState
 
     state = BoxState(**box.model_dump(), **{k: v for k, v in late.outputs.items() if k not in box.model_dump()})
     again = still_creating(lambda: BOX.update(sweep.op(timeout=0.2), late.identifier, state, box))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sweepstack.core.local_decisions import Decision
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Decision as Change
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Severity

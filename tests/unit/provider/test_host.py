@@ -13,10 +13,10 @@ import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else le
 import pytest
 from google.protobuf import empty_pb2
 
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.provider import dispatch, host
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
 from sweepstack.provider.resources.policy import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity

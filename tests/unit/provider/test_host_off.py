@@ -18,11 +18,11 @@ from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.operations.strays.accounts import still_billed_boxes
 from sweepstack.operations.strays.known import Known
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.session import Severity
 from sweepstack.status.compose import compose

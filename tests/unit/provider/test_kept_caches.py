@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.provider.models import QueueInputs
+from sweepstack.core.resources import QueueInputs
 from tests.unit.provider.support import QUEUE, Sweep
 
 NEW = {"folders": {"HF_HOME": "data/hf", "PIP_CACHE_DIR": "data/pip"}}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.local_channel import LocalChannel
-from sweepstack.provider.models import BoxState, QueueState
 from tests.unit.provider.support import Sweep
 
 EFFECTS = ((LocalChannel, "append_locked"), (EvidenceStore, "write_launch"), (LocalChannel, "spawn"))

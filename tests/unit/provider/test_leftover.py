@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxInputs, BoxState
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
-from sweepstack.provider.models import BoxInputs, BoxState
 from tests.unit.provider.support import BOX, Sweep, abandonment, approval_for
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import NotYetGone
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import box as box_module
 from sweepstack.provider.resources.box import Turn
 from tests.simulators.vastai import VastSimulator

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxInputs
 from sweepstack.onbox.common.errors import NoCapacity
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, Wait
-from sweepstack.provider.models import BoxInputs
 from sweepstack.provider.resources import market
 from sweepstack.provider.session import Operation, Session, Severity
 from tests.conformance.harness_vastai import Harness

@@ -13,9 +13,9 @@ import pytest
 from sweepstack.config.policy import read
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action
+from sweepstack.core.resources import BoxState, QueueState, VolumeInputs
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.provider.models import BoxState, QueueState, VolumeInputs
 from sweepstack.provider.resources import stop, teardown
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems

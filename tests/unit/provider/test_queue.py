@@ -14,6 +14,7 @@ from sweepstack.config.own_files import own_files
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.records import Again, Cell, Teardown
+from sweepstack.core.resources import BoxState, QueueState
 from sweepstack.core.retry_records import Retry
 from sweepstack.core.workdir import NO_CODE, collect
 from sweepstack.launch import archive
@@ -28,7 +29,6 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.provider.dispatch import diff, to_properties
-from sweepstack.provider.models import BoxState, QueueState
 from sweepstack.provider.resources.base import Decision, Gone
 from sweepstack.provider.session import Severity
 from sweepstack.provider.wire import UNKNOWN

@@ -19,13 +19,13 @@ from sweepstack.cli.commands import confirm_gone as confirm_gone_command
 from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.operations.strays.sweep import Search, search
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover
 from tests.simulators.autodl import OFF

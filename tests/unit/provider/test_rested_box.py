@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxState
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import TeardownRefused, Unreachable
 from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
-from sweepstack.provider.models import BoxState
 from sweepstack.provider.resources import restart, stop, teardown
 from sweepstack.provider.resources.base import Gone
 from sweepstack.provider.resources.teardown import context_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sweepstack.core.resources import QueueInputs
 from sweepstack.core.workdir import collect
-from sweepstack.provider.models import QueueInputs
 from sweepstack.provider.resources.base import Failure
 from tests.unit.provider.support import QUEUE, Sweep
 

@@ -13,6 +13,7 @@ from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
+from sweepstack.core.resources import BoxState
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
@@ -22,7 +23,6 @@ from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search
 from sweepstack.operations.volumes import end_check
 from sweepstack.operations.volumes.records import User
-from sweepstack.provider.models import BoxState
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt
 from tests.unit.provider.support import BOX, Sweep

@@ -12,6 +12,7 @@ import pytest
 
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.core.resources import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -21,7 +22,6 @@ from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.volumes.end_check import take_inventory
 from sweepstack.operations.volumes.records import VERB, Survey, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
-from sweepstack.provider.models import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import IdentityEntry, StackState

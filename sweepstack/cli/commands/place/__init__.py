@@ -20,7 +20,7 @@ import typer
 
 from sweepstack.billing.balance import Runway, refusal
 from sweepstack.billing.deadlines import contract_words
-from sweepstack.billing.forecast import Outlook, hours_left
+from sweepstack.billing.forecast import hours_left
 from sweepstack.cli.commands.place.choice import (
     Choice,
     Look,
@@ -39,6 +39,7 @@ from sweepstack.cli.output import YES, No, Out, Unsure, aside, complain, count, 
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target, parse_duration
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.budget import Outlook
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.errors import NotAuthorized
 from sweepstack.onbox.host.offers import Offer

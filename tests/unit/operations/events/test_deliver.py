@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.budget import Budget, Use
+from sweepstack.billing.budget import Use
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import EventsConfig
+from sweepstack.core.budget import Budget
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.operations.events import channels, deliver
 from sweepstack.operations.events.channels import channels_of

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.balance import Left
-from sweepstack.billing.budget import Budget
 from sweepstack.billing.ledger import Bill, Span, Spent
 from sweepstack.config.events import KINDS
 from sweepstack.core.box_end import ClockFact, TeardownFacts
+from sweepstack.core.budget import Budget
 from sweepstack.core.heartbeat import Doing, Patrol
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.observation import Existence, Observation

@@ -12,13 +12,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
-from sweepstack.billing.budget import Budget
-from sweepstack.billing.forecast import Outlook
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.foreign_cells import read_elsewhere
-from sweepstack.core.job import JobInput, MetricsInput
+from sweepstack.core.job import JobInput, MetricsInput, Smoke
 from sweepstack.core.records import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
-from sweepstack.launch.smoke import Smoke
 
 
 class Inputs(Record):

@@ -1,0 +1,52 @@
+"""What a sweep may cost, and what work is to come, as the program tells the provider."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from sweepstack.core.records import Record
+
+NOTIFY = (0.8, 1.0)
+
+
+class Budget(Record):
+    """`usd` in all, `hours` of running boxes added up; at least one of the two.
+
+    `notify`: fractions at which the webhook is told, once each. `webhook`: the name of the environment variable that
+    holds its URL, never the URL. `stop`: past the budget, `sweepctl tend` stops boxes where that kills nothing unsaved.
+    """
+
+    usd: float | None = Field(default=None, gt=0)
+    hours: float | None = Field(default=None, gt=0)
+    notify: tuple[float, ...] = NOTIFY
+    webhook: str | None = None
+    stop: bool = False
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Budget:
+        if self.usd is None and self.hours is None:
+            raise ValueError("a budget names usd, hours, or both")
+        return self
+
+    def hours_each(self, boxes: int) -> float | None:
+        """The hours that each of so many boxes has, if they share them evenly."""
+        return None if self.hours is None else self.hours / max(boxes, 1)
+
+    def text(self) -> str:
+        """`$60.00`, `30 box-hours`, or both."""
+        parts = [] if self.usd is None else [f"${self.usd:.2f}"]
+        return " and ".join(parts + ([] if self.hours is None else [f"{self.hours:g} box-hours"]))
+
+
+class Outlook(Record):
+    """What the program knows of the work to come: boxes wanted running, USD per hour of each, cells in all.
+
+    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which sends no alert
+    anything.
+    """
+
+    boxes: int = Field(ge=0)
+    price_per_hour: float | None = None
+    slots: int = Field(ge=0)
+    cells: int = Field(ge=0)
+    dry_run: bool = True
