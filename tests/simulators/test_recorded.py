@@ -3,8 +3,9 @@
 `recorded/ADAPTER.txt` holds those of a simulator. Each begins with `== what it shows {...}`, on a platform of its own,
 made with these options, whose clock stands still. `#` begins a comment. The lines of a sample are done in their order:
 
-    POST /path {"json": 1}       a request of the customer; `bob:`, `stranger:` or `box $id:` before it: of another
-                                 customer, without a valid key, with the key that is in that box
+    POST /path {"json": 1}       a request of the customer; `bob:`, `stranger:`, `bearer:` or `box $id:` before it: of
+                                 another customer, without a valid key, as a bearer's where that is not the vendor's
+                                 way, with the key that is in that box
     => 200 {"id": "$id"}         its answer; `=> none`: the connection ends without one
     +60                          so many seconds pass
     fault KIND POST /path {...}  the next such call goes wrong; the JSON has `times`, `nth` and the fault's parameters
@@ -38,7 +39,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.simulators import lambda_api, paperspace, runpod
+from tests.simulators import autodl, lambda_api, paperspace, runpod
 from tests.simulators.core import TRANSPORT, SimServer, Simulator, VirtualClock, draw
 from tests.simulators.rental import rental, rentals
 from tests.simulators.vastai import VastSimulator
@@ -69,7 +70,12 @@ def _of(module: Any, name: str, **usual: Any) -> Makes:
     return make
 
 
+def _autodl(**told: Any) -> tuple[Simulator, str, str]:
+    return autodl.AutodlSim(clock=VirtualClock(START), **told), autodl.TOKEN, "none here"
+
+
 SIMULATORS: dict[str, Makes] = {
+    "autodl": _autodl,
     "lambda_api": _of(lambda_api, "LambdaSim"),
     "paperspace": _of(paperspace, "PaperspaceSim"),
     "runpod": _of(runpod, "RunPodSim", boot=runpod.Boot(at_once=True, reads=1)),
@@ -183,7 +189,8 @@ class Player:
         )
         who = who or "ann"
         key = self.sim.own_keys.of(str(self.filled(who[4:]))) if who.startswith("box ") else self.keys[who]
-        headers = {"Authorization": f"Bearer {key}", "User-Agent": "sweepstack-tests"}
+        scheme = "" if self.sim.name == "autodl" and who != "bearer" else "Bearer "
+        headers = {"Authorization": f"{scheme}{key}", "User-Agent": "sweepstack-tests"}
         body = self.value(told) if told else None
         if name:
             changed = {**self.named[name], **(body or {})}
@@ -291,7 +298,7 @@ def test_a_recorded_sample(adapter: str, title: str) -> None:
     sim, key, other = SIMULATORS[adapter](**json.loads("".join(told[1:]) or "{}"))
     named, samples = read(adapter)
     with SimServer(sim):
-        player = Player(sim, {"ann": key, "bob": other, "stranger": "no-key"}, named)
+        player = Player(sim, {"ann": key, "bob": other, "bearer": key, "stranger": "no-key"}, named)
         with player.client:
             for number, line in samples[title]:
                 try:

@@ -9,7 +9,7 @@ it, a power-off is answered before anything has happened, and no code of an erro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ LIST, SNAPSHOT, STATUS = (
     f"GET {API}/instance/pro/snapshot",
     f"GET {API}/instance/pro/status",
 )
-OFF, ON, RELEASE = (f"POST {API}/instance/pro/{verb}" for verb in ("power_off", "power_on", "release"))
+OFF = f"POST {API}/instance/pro/power_off"
 TOKEN, OTHER_TOKEN = "simulated-developer-token-of-ann", "simulated-developer-token-of-bob"
 YUAN = 1000
 """Amounts are thousandths of a yuan, all of them."""
@@ -58,7 +58,6 @@ class Instance:
     status_at: float = 0.0
     off_at: float | None = None
     port: int = 10001
-    history: list[str] = field(default_factory=list)
 
 
 class AutodlSim(Simulator):
@@ -84,8 +83,6 @@ class AutodlSim(Simulator):
         self.route(SNAPSHOT, self._snapshot)
         self.route(STATUS, self._status)
         self.route(OFF, self._off)
-        self.route(ON, self._on)
-        self.route(RELEASE, self._release)
 
     # Admission and the envelope
 
@@ -140,7 +137,7 @@ class AutodlSim(Simulator):
         if not (isinstance(index, int) and isinstance(size, int) and index > 0 and 0 < size <= MOST_A_PAGE):
             raise self._refuse("RequestParameterIsWrong", "参数错误")
         self.settle()
-        mine = [one for one in self.instances.values() if one.account == request.who.id and one.status != "removed"]
+        mine = [one for one in self.instances.values() if one.account == request.who.id]
         pages = max(1, -(-len(mine) // size))
         page = mine[(index - 1) * size : index * size]
         last = index if "page_short" in request.faults else pages
@@ -167,22 +164,6 @@ class AutodlSim(Simulator):
         self.book(request, one.id, "power_off", done=not ignored)
         if one.status == "running" and not ignored:
             one.off_at = self.clock.now() + OFF_SECONDS
-        return self._said("Success")
-
-    def _on(self, request: Request) -> Reply:
-        one = self._named(
-            request, self._body(request, {"instance_uuid", "payload", "start_command"}).get("instance_uuid")
-        )
-        self._turn(one, "running", one.price)
-        return self._said("Success")
-
-    def _release(self, request: Request) -> Reply:
-        one = self._named(request, self._body(request, {"instance_uuid"}).get("instance_uuid"))
-        if one.status != "shutdown":
-            raise self._refuse("BadRequest", "实例未关机")
-        self.book(request, one.id, "release")
-        self._turn(one, "removed", 0.0)
-        self.ledger.end(one.id, "removed")
         return self._said("Success")
 
     def _body(self, request: Request, known: set[str]) -> dict[str, Any]:
@@ -241,7 +222,6 @@ class AutodlSim(Simulator):
     # Behind the client's back
 
     def _turn(self, one: Instance, status: str, rate: float) -> None:
-        one.history.append(one.status)
         one.status, one.status_at, one.off_at = status, self.clock.now(), None
         self.ledger.turn(one.id, status, rate)
 
