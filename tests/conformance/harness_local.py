@@ -29,7 +29,7 @@ def cut(path, *args, **kwargs):
             os.kill(os.getpid(), signal.SIGKILL)
     return real(path, *args, **kwargs)
 shutil.rmtree = cut
-load_platform("local").destroy(sys.argv[1], sys.argv[2])
+load_platform(ADAPTER).destroy(sys.argv[1], sys.argv[2])
 """
 CUT_STOP = """
 import os, signal, sys
@@ -38,7 +38,7 @@ from sweepstack.platforms.registry import load_platform
 def cut(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 removal.wipe = cut
-load_platform("local").stop(sys.argv[1], sys.argv[2])
+load_platform(ADAPTER).stop(sys.argv[1], sys.argv[2])
 """
 STOP_START = """
 import sys
@@ -46,7 +46,7 @@ from sweepstack.onbox.host.platform import Wait
 from sweepstack.platforms.registry import load_platform
 from sweepstack.onbox.common import processes
 from tests.conformance.harness import FAULTS, created_at_once
-platform = load_platform("local")
+platform = load_platform(ADAPTER)
 platform._grace = 0.1
 for _ in range(int(sys.argv[4])):
     platform.stop(*sys.argv[1:3]) if sys.argv[3] == "stop" else platform.start(*sys.argv[1:3], wait=Wait(30))
@@ -73,6 +73,11 @@ class Harness:
         for drill in (BOOT_DRILL, CREATE_DRILL):
             monkeypatch.delenv(drill, raising=False)
         monkeypatch.setattr(processes, "SCAN_SECONDS", 0.005)
+
+    @property
+    def at(self) -> str:
+        """What loads the adapter with its place."""
+        return self.adapter
 
     def connect(self) -> LocalPlatform:
         """The adapter as the provider gets it, but less patient with processes."""
@@ -133,22 +138,26 @@ class Harness:
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
         """The ids that so many processes get for the same request at the same time."""
-        return created_at_once(self.adapter, request, count, machines=True)
+        return created_at_once(self.at, request, count, machines=True)
 
     def cut_destroy(self, native_id: str, account: str) -> None:
         """A destroy whose process is killed when a part of the box is gone."""
-        command = [sys.executable, "-c", CUT_DESTROY, native_id, account]
-        assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
+        self._cut(CUT_DESTROY, native_id, account)
 
     def cut_stop(self, native_id: str, account: str) -> None:
         """A stop whose process is killed when the box's processes have ended and its tiers are not wiped yet."""
-        command = [sys.executable, "-c", CUT_STOP, native_id, account]
-        assert subprocess.run(command, env=os.environ, timeout=60).returncode == -9
+        self._cut(CUT_STOP, native_id, account)
 
     def turn(self, native_id: str, account: str, what: str, times: int) -> subprocess.Popen[bytes]:
         """Another process that stops, or starts, the box again and again."""
-        command = [sys.executable, "-c", STOP_START, native_id, account, what, str(times)]
+        command = self._script(STOP_START, native_id, account, what, str(times))
         return subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE)
+
+    def _cut(self, script: str, *words: str) -> None:
+        assert subprocess.run(self._script(script, *words), env=os.environ, timeout=60).returncode == -9
+
+    def _script(self, script: str, *words: str) -> list[str]:
+        return [sys.executable, "-c", f"ADAPTER = {self.at!r}\n{script}", *words]
 
     def _edit_registry(self, identifier: str) -> None:
         file = self._root / "registry.json"

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.extensions.slurm.platform import SlurmPlatform
-from sweepstack.onbox.host.platform import BoxRequest
-from sweepstack.platforms.registry import load_platform
 from tests.conformance import harness_ssh
-from tests.conformance.harness import created_at_once
 from tests.simulators.slurm_cluster import SlurmCluster
 
 
@@ -45,16 +41,5 @@ class Harness(harness_ssh.Harness):
         self._root = self._host.home / ".local/share/sweepstack/cluster"
         self._host.say(SLURM_CONF=cluster_settings())
 
-    def connect(self) -> SlurmPlatform:  # type: ignore[override]
-        platform = load_platform(f"slurm:{self._host.address}")
-        assert isinstance(platform, SlurmPlatform)
-        assert platform._caller is not None
-        platform._caller.grace = 0.3
-        self._connected.append(platform)
-        return platform
-
     def _drill(self, **environment: str) -> None:
         super()._drill(SLURM_CONF=cluster_settings(), **environment)
-
-    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
-        return created_at_once(f"slurm:{self._host.address}", request, count, machines=True)

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.host.folder_platform import BOOT_DRILL, CREATE_DRILL
-from sweepstack.onbox.host.platform import BoxRequest
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.conformance import harness_local
-from tests.conformance.harness import created_at_once
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 
@@ -30,9 +28,13 @@ class Harness(harness_local.Harness):
         self._connected: list[SshPlatform] = []
         monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(self._host.key))
 
+    @property
+    def at(self) -> str:
+        return f"{self.adapter}:{self._host.address}"
+
     def connect(self) -> SshPlatform:  # type: ignore[override]
         """The adapter as the provider gets it, but less patient with processes."""
-        platform = load_platform(f"ssh:{self._host.address}")
+        platform = load_platform(self.at)
         assert isinstance(platform, SshPlatform)
         assert platform._caller is not None
         platform._caller.grace = 0.3
@@ -67,10 +69,6 @@ class Harness(harness_local.Harness):
         if self._host.environment:
             self._drill()
         super().repair()
-
-    def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
-        """The ids that so many processes get for the same request at the same time."""
-        return created_at_once(f"ssh:{self._host.address}", request, count, machines=True)
 
     def close(self) -> None:
         """Its world is the test's folder; the host and what runs on it end."""
