@@ -6,12 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +30,6 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Balance, Constraints
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.runpod import api
 from sweepstack.platforms.runpod.offers import candidates
 from sweepstack.platforms.runpod.platform import RunpodPlatform
@@ -140,11 +137,6 @@ def test_a_hundred_reads_at_once_are_a_few_lists(server: Server) -> None:
     assert count(server, "POST /graphql") == 1
 
 
-def test_gone_is_not_found_and_not_listed(server: Server) -> None:
-    server.routes[f"GET /v2/pods/{POD}"] = [NOT_FOUND]
-    assert RunpodPlatform().get(POD, "me").phase is Phase.GONE
-
-
 @pytest.mark.parametrize(
     ("found", "listed"),
     [
@@ -169,16 +161,6 @@ def test_what_is_listed_again_is_there(server: Server) -> None:
         "GET /v2/pods": [reply(200, {"pods": []}), reply(200, {"pods": [pod()]})],
     }
     assert RunpodPlatform().get(POD, "me").phase is Phase.RUNNING
-
-
-def test_another_accounts_box_is_left_alone(server: Server) -> None:
-    platform = RunpodPlatform()
-    for ask in (platform.get, platform.destroy, platform.stop, platform.channel):
-        with pytest.raises(WrongAccount, match="me"):
-            ask(POD, "somebody")
-    with pytest.raises(WrongAccount):
-        platform.get_volume("somebody.vol1")
-    assert [path for _, path, *_ in server.seen] == ["/graphql"]
 
 
 def test_a_key_of_another_account_is_asked_for_anew(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,25 +314,6 @@ def test_what_runpod_cannot_give_is_refused_before_anything_is_asked(server: Ser
     assert server.seen == []
 
 
-def test_a_create_is_granted_and_read_until_it_is_ready(server: Server) -> None:
-    server.routes |= {
-        "POST /v2/pods": [reply(201, NEW)],
-        "GET /v2/pods": [reply(200, {"pods": []})] * 3 + [reply(200, {"pods": [pod()]})],
-        f"GET /v2/pods/{POD}": [NOT_FOUND],
-    }
-    record = create()
-    assert (record.native_id, record.phase) == (POD, Phase.RUNNING)
-    (body,) = sent(server, "POST /v2/pods")
-    assert body["gpu"] == {"id": "NVIDIA A40", "count": 1}
-    assert body["name"] == body["env"]["SWEEPSTACK_TAG"] == TAG
-
-
-def test_a_box_that_is_there_is_adopted(server: Server) -> None:
-    server.routes["GET /v2/pods"] = [reply(200, {"pods": [pod()]})]
-    assert create().native_id == POD
-    assert count(server, "POST /v2/pods") == 0
-
-
 def test_the_next_offer_is_tried_in_the_order_of_the_price_and_the_chosen_one_first(server: Server) -> None:
     server.routes |= {
         "POST /v2/pods": [refusal(400, FULL), refusal(403, "access denied"), reply(201, pod())],
@@ -381,42 +344,6 @@ def test_each_refusal_has_its_consequence(
         create()
     assert type(caught.value) is kind
     assert count(server, "POST /v2/pods") == posts
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (refusal(400, FULL), NoCapacity),
-        (refusal(403, "access denied"), NotAuthorized),
-        (refusal(400, "odd mounts"), RequestRefused),
-    ],
-)
-def test_where_time_is_up_the_refusals_say_what_it_means(
-    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Any, kind: type[PlatformError]
-) -> None:
-    """It was "nothing was rented" without a kind: `pulumi up` then named no other offer."""
-    server.routes["POST /v2/pods"] = [answer]
-    clock = SimpleNamespace(monotonic=lambda: 11.0 * count(server, "POST /v2/pods"))  # each takes more than there is
-    monkeypatch.setattr("sweepstack.platforms.common.deadline.time", clock)
-    with pytest.raises(kind, match="no other offer was asked for: not within 10 s") as caught:
-        create()
-    assert type(caught.value) is kind
-    assert count(server, "POST /v2/pods") == 1
-
-
-def test_every_refusal_is_kept(server: Server) -> None:
-    server.routes["POST /v2/pods"] = [refusal(400, FULL)]
-    with pytest.raises(NoCapacity) as caught:
-        create(offer="NVIDIA B200")
-    for part in (
-        "NVIDIA B200",
-        "NVIDIA A40",
-        "NVIDIA L4",
-        "NVIDIA H100",
-        "no longer any instances",
-        "nothing was rented",
-    ):
-        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("lost", [cut, reply(500, {"detail": "oops"}), reply(502, b"<html>", kind="text/html")])
@@ -503,105 +430,6 @@ def test_of_two_with_one_tag_the_oldest_is_kept_and_the_other_is_named(server: S
     assert "dead1" not in found.note
 
 
-def test_one_machine_rents_one_box_a_tag(server: Server) -> None:
-    """Two creates at once: the second finds what the first has made."""
-    rented, release = threading.Event(), threading.Event()
-
-    def grant(handler: Any) -> None:
-        rented.set()
-        assert release.wait(120)
-        server.routes["GET /v2/pods"] = [reply(200, {"pods": [pod()]})]
-        reply(201, pod())(handler)
-
-    server.routes["POST /v2/pods"] = [grant]
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(create), pool.submit(create)]
-        assert rented.wait(120)
-        release.set()
-        assert {one.result(20).native_id for one in both} == {POD}
-    assert count(server, "POST /v2/pods") == 1
-
-
-def rented_before(server: Server, **changes: Any) -> None:
-    """Another process has rented the box of TAG, and lists leave it out; `changes`: of what is answered to its id."""
-    server.routes |= {"POST /v2/pods": [reply(201, pod())], f"GET /v2/pods/{POD}": [reply(200, pod(**changes))]}
-    assert create().native_id == POD
-    api.SESSIONS.forget()
-    server.seen.clear()
-
-
-def test_a_list_that_leaves_out_what_this_machine_has_rented_rents_no_second(server: Server) -> None:
-    rented_before(server)
-    assert create().native_id == POD
-    assert count(server, "POST /v2/pods") == 0
-    assert count(server, f"GET /v2/pods/{POD}") >= 1
-
-
-def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(server: Server) -> None:
-    rented_before(server)
-    server.routes |= {
-        f"GET /v2/pods/{POD}": [NOT_FOUND],
-        "POST /v2/pods": [reply(201, pod(id="later1"))],
-        "GET /v2/pods/later1": [reply(200, pod(id="later1"))],
-    }
-    assert create().native_id == "later1"
-    api.SESSIONS.forget()
-    assert create().native_id == "later1"  # that one is remembered now
-    assert count(server, "POST /v2/pods") == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (reply(502, b"<html>", kind="text/html"), Unreachable),
-        (cut, Unreachable),
-        (reply(200, pod(id="other1")), Unreachable),
-        (refusal(401, "no"), NotAuthorized),
-        (refusal(403, "access denied"), NotAuthorized),
-        (reply(200, pod(env={"SWEEPSTACK_TAG": "sweepstack-other-box-0-g1"})), PlatformError),
-    ],
-)
-def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
-    server: Server, answer: Any, kind: type[PlatformError]
-) -> None:
-    rented_before(server)
-    server.routes[f"GET /v2/pods/{POD}"] = [answer]
-    with pytest.raises(kind) as caught:
-        create()
-    assert type(caught.value) is kind
-    assert POD in str(caught.value)
-    assert "no second box is rented" in str(caught.value)
-    assert count(server, "POST /v2/pods") == 0
-
-
-def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(server: Server) -> None:
-    with hold_tag_lock("runpod", "me", TAG, Wait(20)) as memory:
-        memory.sending()
-    empty = reply(200, {"pods": []})
-    server.routes["GET /v2/pods"] = [empty, empty, reply(200, {"pods": [pod()]})]
-    assert create().native_id == POD
-    assert count(server, "POST /v2/pods") == 0
-
-
-def test_a_refused_request_leaves_nothing_to_look_for(server: Server) -> None:
-    server.routes["POST /v2/pods"] = [refusal(400, FULL)]
-    for _ in range(2):
-        with pytest.raises(NoCapacity):
-            create()
-    assert count(server, "GET /v2/pods") == 2
-
-
-def test_a_lost_answer_is_looked_for_by_the_next_command_too(server: Server) -> None:
-    server.routes["POST /v2/pods"] = [cut]
-    with pytest.raises(OutcomeUnknown):
-        create()
-    looked = count(server, "GET /v2/pods")
-    server.routes["GET /v2/pods"] = [reply(200, {"pods": []})] * 2 + [reply(200, {"pods": [pod()]})]
-    assert create().native_id == POD
-    assert count(server, "GET /v2/pods") > looked + 2
-    assert count(server, "POST /v2/pods") == 1
-
-
 def test_a_destroy_is_proved_or_not_yet(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """C02: on RunPod until it is not found any more."""
     monkeypatch.setattr(api, "PROVED_SECONDS", 1e6)
@@ -627,19 +455,6 @@ def test_a_destroy_that_failed_is_said_so(server: Server, answer: Any, kind: typ
     with pytest.raises(kind):
         RunpodPlatform().destroy(POD, "me")
     assert count(server, f"DELETE /v2/pods/{POD}") == 1
-
-
-def test_a_stop_is_proved_or_not_yet(server: Server) -> None:
-    act = f"POST /v2/pods/{POD}/action"
-    resting = pod(status="EXITED", runtime=None, ssh={"proxy": None, "direct": None}, cost=0.0)
-    server.routes |= {
-        act: [reply(200, pod())],
-        "GET /v2/pods": [reply(200, {"pods": [pod()]})] * 2 + [reply(200, {"pods": [resting]})],
-    }
-    RunpodPlatform().stop(POD, "me")
-    assert sent(server, act) == [{"action": "stop"}]
-    RunpodPlatform().stop(POD, "me")
-    assert count(server, act) == 1
 
 
 @pytest.mark.parametrize(
@@ -672,16 +487,6 @@ def test_a_start_that_is_refused_says_why(server: Server, answer: Any, kind: typ
     server.routes |= {f"POST /v2/pods/{POD}/action": [answer], "GET /v2/pods": [reply(200, {"pods": [resting]})]}
     with pytest.raises(kind):
         RunpodPlatform().start(POD, "me", wait=Wait(10))
-
-
-def test_a_start_without_cards_shows_it(server: Server) -> None:
-    resting, awake = pod(status="EXITED", runtime=None), pod(runtime={"uptime": 1, "gpus": []})
-    server.routes |= {
-        f"POST /v2/pods/{POD}/action": [reply(200, pod(runtime=None))],
-        "GET /v2/pods": [reply(200, {"pods": [resting]})] * 2 + [reply(200, {"pods": [awake]})],
-    }
-    record = RunpodPlatform().start(POD, "me", wait=Wait(10))
-    assert (record.phase, record.gpu_count) == (Phase.RUNNING, 0)
 
 
 VOLUME = {"id": "vol1", "name": "tag-v", "size": 50, "dataCenter": "US-TX-3", "type": "STANDARD"}
@@ -797,15 +602,6 @@ def test_an_id_that_cannot_be_one_is_not_put_into_a_path(server: Server, native_
         with pytest.raises(PlatformError):
             ask(native_id, "me")
     assert server.seen == []
-
-
-def test_graphql_is_never_written_to(server: Server) -> None:
-    create_answers = {"POST /v2/pods": [reply(201, pod())]}
-    server.routes |= {**create_answers, "GET /v2/pods": [reply(200, {"pods": []}), reply(200, {"pods": [pod()]})]}
-    create()
-    queries = [json.loads(body)["query"] for _, path, _, body in server.seen if path == "/graphql"]
-    assert queries
-    assert not any("mutation" in query for query in queries)
 
 
 def test_sessions_are_per_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

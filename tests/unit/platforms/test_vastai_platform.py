@@ -14,7 +14,6 @@ from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,
-    NotAuthorized,
     NotYetGone,
     NotYetStopped,
     OutcomeUnknown,
@@ -25,20 +24,17 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
     WrongAccount,
 )
-from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.http_client import ATTEMPTS
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
-from sweepstack.platforms.common.tag_lock import hold_tag_lock
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.platforms.vastai import create as rent
 from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.api import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
-from tests.short_wait import out_of_time
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
 
@@ -163,12 +159,6 @@ def test_of_two_boxes_with_the_tag_the_oldest_is_kept_and_the_other_told(world: 
     assert not any(line.startswith("DELETE") for line in world.asked())
 
 
-def test_a_stopped_box_is_adopted_as_it_is(world: World) -> None:
-    world.add(6, TAG, **AT_REST)
-    assert create().phase is Phase.STOPPED
-    assert world.sent("PUT", f"{V0}/instances/6/") == []
-
-
 @pytest.mark.parametrize("lost", [Reply(cut=True), Reply("<html>", 502), Reply({"success": True})])
 def test_a_lost_answer_is_looked_for_and_adopted_and_sent_once(world: World, lost: Reply) -> None:
     """The box shows up in the list only at the third look."""
@@ -282,16 +272,6 @@ def test_an_offer_that_was_taken_is_followed_by_the_next(world: World) -> None:
     world.routes[("PUT", f"{V0}/asks/7/")] = Reply({"error": "no_such_ask", "msg": "error 410/3907: no_such_ask"}, 410)
     rents(world, 8)
     assert create().native_id == "4711"
-    assert (len(put(world)), len(put(world, 8))) == (1, 1)
-
-
-def test_every_refusal_is_told_when_no_offer_can_be_had(world: World) -> None:
-    for number in (7, 8):
-        world.routes[("PUT", f"{V0}/asks/{number}/")] = Reply({"error": "no_such_ask", "msg": "gone"}, 410)
-    with pytest.raises(NoCapacity) as caught:
-        create()
-    assert "offer 7" in str(caught.value)
-    assert "offer 8" in str(caught.value)
     assert (len(put(world)), len(put(world, 8))) == (1, 1)
 
 
@@ -422,17 +402,6 @@ def test_a_new_box_that_is_not_listed_yet_is_waited_for(world: World) -> None:
     assert create().native_id == "4711"
 
 
-def test_a_list_from_before_the_rental_does_not_rent_again(world: World) -> None:
-    rents(world, 7)
-    create()
-    world.routes[("GET", LIST)] = Reply({"instances": [], "total_instances": 0, "next_token": None})
-    assert create().native_id == "4711"
-    found = VastPlatform().find_by_tag(TAG)
-    assert found is not None
-    assert found.native_id == "4711"
-    assert len(put(world)) + len(put(world, 8)) == 1
-
-
 def test_a_box_that_two_answers_leave_out_while_it_boots_is_not_removed(world: World) -> None:
     """A list from before and a null, once each; it loads until they have come."""
     rents(world, 7, actual_status="loading")
@@ -484,69 +453,6 @@ def test_a_box_that_is_removed_while_it_boots_is_told(world: World) -> None:
 EMPTY = {"instances": [], "total_instances": 0, "next_token": None}
 
 
-def rented_before(world: World) -> None:
-    """Another process has rented the box of TAG, and lists leave it out."""
-    rents(world, 7)
-    assert create().native_id == "4711"
-    forget()
-    world.requests.clear()
-    world.routes[("GET", LIST)] = Reply(EMPTY)
-
-
-def test_a_list_that_leaves_out_what_this_machine_has_rented_rents_no_second(world: World) -> None:
-    rented_before(world)
-    assert create().native_id == "4711"
-    assert not put(world) + put(world, 8)
-
-
-def test_what_this_machine_has_rented_and_is_proved_gone_is_rented_again(world: World) -> None:
-    rented_before(world)
-    del world.instances[4711]
-    rents(world, 8, 4712)
-    assert create().native_id == "4712"
-    forget()
-    assert create().native_id == "4712"  # that one is remembered now
-    assert (len(put(world)), len(put(world, 8))) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (Reply("", 502), Unreachable),
-        (Reply(cut=True), Unreachable),
-        (Reply("<html>", 404), Unreachable),
-        (Reply({"success": False, "error": "auth_error", "msg": "Invalid user key"}, 401), NotAuthorized),
-        (Reply({"instances": instance(4711, "mine now")}), PlatformError),
-        (Reply({"instances": instance(4711, None)}), PlatformError),
-    ],
-)
-def test_what_this_machine_has_rented_and_nobody_knows_of_is_not_rented_again(
-    world: World, answer: Reply, kind: type[PlatformError]
-) -> None:
-    rented_before(world)
-    world.routes[("GET", f"{V0}/instances/4711/")] = answer
-    with pytest.raises(kind, match="no second box is rented") as caught:
-        create()
-    assert type(caught.value) is kind
-    assert "4711" in str(caught.value)
-    assert not put(world) + put(world, 8)
-
-
-def test_what_a_command_that_was_cut_off_has_rented_is_waited_for(world: World) -> None:
-    with hold_tag_lock("vastai", "77", TAG, Wait(20)) as memory:
-        memory.sending()
-    looks, whole = iter([False, False]), world.list
-
-    def late(asked: Request) -> Reply:
-        if next(looks, True):
-            world.add(4711, TAG)
-        return whole(asked)
-
-    world.routes[("GET", LIST)] = late
-    assert create().native_id == "4711"
-    assert not put(world) + put(world, 8)
-
-
 def test_an_instance_that_a_refusal_made_and_that_does_not_go_is_remembered(world: World) -> None:
     def refuse(_: Request) -> Reply:
         world.add(4711, TAG, **AT_REST)
@@ -562,16 +468,6 @@ def test_an_instance_that_a_refusal_made_and_that_does_not_go_is_remembered(worl
     assert create().native_id == "4711"
 
 
-def test_a_refused_request_leaves_nothing_to_look_for(world: World) -> None:
-    for number in (7, 8):
-        world.routes[("PUT", f"{V0}/asks/{number}/")] = Reply({"error": "no_such_ask", "msg": "gone"}, 410)
-    for _ in range(2):
-        with pytest.raises(NoCapacity):
-            create()
-        forget()
-    assert len(world.sent("GET", LIST)) == 2 * 2, "before each of them: those with the label, and how many there are"
-
-
 def test_cancelled_before_the_put_makes_nothing(world: World) -> None:
     wait = Wait(30)
 
@@ -583,23 +479,6 @@ def test_cancelled_before_the_put_makes_nothing(world: World) -> None:
     with pytest.raises(PlatformError, match="cancelled"):
         create(wait)
     assert not put(world)
-
-
-def test_cancelled_after_the_put_keeps_the_id(world: World) -> None:
-    wait = Wait(30)
-
-    def answer(_: Request) -> Reply:
-        world.add(4711, TAG, actual_status="loading")
-        wait.cancelled.set()
-        return Reply({"success": True, "new_contract": 4711})
-
-    world.routes[("PUT", f"{V0}/asks/7/")] = answer
-    with pytest.raises(StillCreating, match="cancelled") as caught:
-        create(wait)
-    assert caught.value.identifier == "4711"
-    found = VastPlatform().find_by_tag(TAG)
-    assert found is not None
-    assert caught.value.outputs == found.outputs()
 
 
 def test_another_account_s_box_is_not_touched(world: World) -> None:
@@ -644,15 +523,6 @@ def test_gone_is_absent_from_the_list_and_null_and_nothing_less(world: World, mo
         platform.get("4711", "77")
 
 
-def test_a_destroy_is_proved_and_what_is_gone_already_is_a_success(world: World) -> None:
-    world.add(4711, TAG)
-    platform = VastPlatform()
-    world.routes[("GET", f"{V0}/instances/4711/")] = lambda _: Reply({"instances": world.instances.get(4711)})
-    platform.destroy("4711", "77")
-    platform.destroy("4711", "77")
-    assert platform.get("4711", "77").phase is Phase.GONE
-
-
 @pytest.mark.usefixtures("in_vain")
 def test_a_box_that_is_still_shown_after_its_destroy_is_ending(world: World) -> None:
     """C02: the platform said yes and goes on showing it: not proved, until a terminal answer."""
@@ -676,16 +546,6 @@ def test_a_destroy_whose_answer_was_lost_is_not_yet_proved(world: World, reply: 
     with pytest.raises(NotYetGone):
         VastPlatform().destroy("4711", "77")
     assert len(world.sent("DELETE", f"{V0}/instances/4711/")) == 1
-
-
-def test_a_stop_is_proved(world: World) -> None:
-    world.add(4711, TAG)
-    platform = VastPlatform()
-    platform.stop("4711", "77")
-    assert platform.get("4711", "77").phase is Phase.STOPPED
-    platform.stop("4711", "77")
-    assert len(world.sent("PUT", f"{V0}/instances/4711/")) == 1
-    assert platform.start("4711", "77", wait=Wait(30)).phase is Phase.RUNNING
 
 
 @pytest.mark.usefixtures("in_vain")
@@ -765,13 +625,6 @@ def test_a_start_that_leads_nowhere_is_told_before_the_deadline(world: World) ->
         VastPlatform().start("4711", "77", wait=Wait(600))
 
 
-def test_a_start_that_does_not_come_up_keeps_the_id(world: World) -> None:
-    world.add(4711, TAG, **AT_REST)
-    world.routes[("PUT", f"{V0}/instances/4711/")] = Reply({"success": True})
-    error = out_of_time(lambda wait: VastPlatform().start("4711", "77", wait=wait))
-    assert error.identifier == "4711"
-
-
 def test_a_box_whose_contract_is_over_is_not_asked_to_start(world: World) -> None:
     world.add(4711, TAG, **AT_REST, end_date=1_790_000_000.0)
     with pytest.raises(
@@ -779,16 +632,6 @@ def test_a_box_whose_contract_is_over_is_not_asked_to_start(world: World) -> Non
     ):
         VastPlatform().start("4711", "77", wait=Wait(5))
     assert not world.sent("PUT", f"{V0}/instances/4711/")
-
-
-def test_what_is_gone_is_neither_stopped_nor_started(world: World) -> None:
-    world.absent(4711)
-    platform = VastPlatform()
-    for verb in (lambda: platform.stop("4711", "77"), lambda: platform.start("4711", "77", wait=Wait(5))):
-        with pytest.raises(PlatformError, match="gone"):
-            verb()
-    with pytest.raises(Unreachable):
-        platform.channel("4711", "77")
 
 
 @pytest.mark.parametrize("native_id", ["", ".", "../x", "0", "-1", "4711/ssh", "9" * 19, "x\0y", "٣"])
@@ -857,11 +700,6 @@ def test_the_balance_is_the_account_s_credit(world: World) -> None:
     balance = VastPlatform().balance()
     assert balance is not None
     assert (balance.usd, balance.prepaid, balance.volumes) == (12.5, True, False)
-
-
-def test_offers_are_listed_cheapest_first_inside_the_ceiling(world: World) -> None:
-    world.offers = [offer(1, 0.9), offer(2, 0.3), offer(3, 0.5)]
-    assert [found.key for found in VastPlatform().offers(Constraints(max_price=0.6))] == ["2", "3"]
 
 
 def volume_row(identifier: int, label: str, **changes: Any) -> dict[str, Any]:
