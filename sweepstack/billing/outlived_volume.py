@@ -57,9 +57,9 @@ class Leftover:
         }
 
 
-def end_command(platform: str, native_id: str) -> str:
-    """The command that ends one thing that no state has, after its check."""
-    return f"sweepctl audit --end {platform}:{native_id}"
+def end_command(platform: str | None, native_id: str | None, *, lose: bool = False) -> str:
+    """The command that ends one thing that no state has, after its check. `lose`: what is on it is given up."""
+    return f"sweepctl audit --end {platform}:{native_id}" + (' --abandon --reason "…"' if lose else "")
 
 
 def takes_words(per_month: float | None, size_gb: int | None, used: int | None, *, more: bool = False) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweepstack.billing.balance import MONTH_HOURS
+from sweepstack.billing.outlived_volume import end_command
 from sweepstack.config.policy import Policy, read
 from sweepstack.config.secret_rules import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy
@@ -292,7 +293,7 @@ def _left(live: Live, step: Step) -> str:
         return f"volume {volume.name} ({volume.native_id}): the stack that keeps it goes on keeping it"
     cost = "its price is not known" if volume.usd_per_month is None else f"${volume.usd_per_month:.2f} a month"
     costs = cost if volume.usd_per_month else "costs nothing" if volume.usd_per_month == 0 else cost
-    end = f"sweepctl audit --end {volume.platform}:{volume.native_id}"
+    end = end_command(volume.platform, volume.native_id)
     return f"volume {volume.name} ({volume.native_id}) at {volume.location}: {costs}; `{end}` ends it"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from sweepstack.billing.outlived_volume import end_command
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.core.records import ENDED, REFUSED
@@ -530,7 +531,7 @@ def _end_of(stack: str, orphan: Orphan) -> str:
     """The command that gives an orphan up; "" where another one is named, or nothing has an id that could end."""
     if orphan.kind != "box" or orphan.native_id is None or orphan.renamed:
         return ""
-    end = f'sweepctl audit --end {orphan.platform}:{orphan.native_id} --abandon --reason "…"'
+    end = end_command(orphan.platform, orphan.native_id, lose=True)
     if orphan.next.startswith("sweepctl adopt "):
         return f"{end}    (gives it up, where that backend is lost; refused while it answers)"
     if not orphan.next.startswith("pulumi "):

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import typer
 
-from sweepstack.billing.outlived_volume import takes_words
+from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.cli.events import PATIENCE, channels
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, aside, note
@@ -351,9 +351,9 @@ def _checked_box(found: BoxAssessed, known: Known, request: EndRequest) -> BoxAs
     if found.there:
         pass  # whatever is typed here: it ends through its gate
     elif found.verdict.held and found.owner is not None:
-        rows.append(("once agreed", f"{_abandons(found)} --owner-agreed {found.owner.person}"))
+        rows.append(("once agreed", f"{_gives_up(found)} --owner-agreed {found.owner.person}"))
     else:
-        rows.append(("give up", give_up or f"{_abandons(found)}    (only once you know its owner)"))
+        rows.append(("give up", give_up or f"{_gives_up(found)}    (only once you know its owner)"))
     raise No(_refused(found, rows), [following] if following else [AUDIT])
 
 
@@ -367,19 +367,19 @@ def _checked_volume(found: VolumeAssessed) -> VolumeAssessed:
         reason, following = f"{gate}: it ends through its gate there", [there]
         if not any(one.there for one in found.owners):  # no state there has the volume
             reason = f"{gate}, which mounted it: end that sweep there first, then type this again"
-            following += [f"{AUDIT} --end {finding.platform}:{finding.native_id}    (once that sweep has ended there)"]
+            following += [f"{end_command(finding.platform, finding.native_id)}    (once that sweep has ended there)"]
     if not found.verdict.unsafe:
         raise No(f"nothing was ended: volume {finding.native_id}: {reason}", following)
     unsafe = found.verdict.unsafe
     rows = [("locked because" if index == 0 else "", text) for index, text in enumerate(unsafe[:SHOWN])]
     if len(unsafe) > SHOWN:
         rows.append(("", f"… and {len(unsafe) - SHOWN} more"))
-    rows += [("holds", found.holds), ("give up", f"{_abandons(found)}    (only once you know its owner)")]
+    rows += [("holds", found.holds), ("give up", f"{_gives_up(found)}    (only once you know its owner)")]
     raise No(_refused(found, rows), following)
 
 
-def _abandons(found: Assessed) -> str:
-    return f'{AUDIT} --end {found.finding.platform}:{found.finding.native_id} --abandon --reason "…"'
+def _gives_up(found: Assessed) -> str:
+    return end_command(found.finding.platform, found.finding.native_id, lose=True)
 
 
 def _refused(found: Assessed, rows: Sequence[tuple[str, str]]) -> str:

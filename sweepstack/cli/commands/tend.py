@@ -1,12 +1,9 @@
-"""`sweepctl tend`: runs unattended: pulls, verifies and stops finished boxes. Never deletes.
-
-`sweepctl tend`: runs its rounds, in the foreground, in cron or in CI. Never deletes a box.
+"""`sweepctl tend`: pulls, verifies and stops finished boxes, unattended. Never deletes a box.
 
 A round pulls and verifies the cells that were sealed since the last one; moves waiting cells to idle boxes; stops boxes
 with a drained queue (`when_done: stop`) or beyond the budget (`budget.stop`), if no unsaved data is lost by that;
-notices boxes that are gone; and with `--replace` lets `pulumi up` rent these again. What a round does to
-the boxes is in `operations.tend`.
-
+notices boxes that are gone; and with `--replace` lets `pulumi up` rent these again. What a round moves and stops is in
+`operations.tend`.
 """
 
 from __future__ import annotations

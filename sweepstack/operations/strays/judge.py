@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from sweepstack.billing.outlived_volume import takes_words
+from sweepstack.billing.outlived_volume import end_command, takes_words
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
@@ -245,13 +245,13 @@ def way_out(found: BoxAssessed, known: Known, *, recorded: str) -> tuple[str, st
     """
     if found.there:
         return found.there, ""
-    what = f"{found.box.platform}:{found.box.native_id}"
-    give_up = f'sweepctl audit --end {what} --abandon --reason "…"' if found.box.ours else ""
+    at = (found.box.platform, found.box.native_id)
+    give_up = end_command(*at, lose=True) if found.box.ours else ""
     store = next(iter(found.stores), None)
     if recorded:
         return adopts(recorded, known, store), give_up
     if found.verdict.allowed and found.box.ours and not found.on_record:
-        return f"sweepctl audit --end {what}", ""
+        return end_command(*at), ""
     owner = found.owner
     if store is None:
         return "", give_up  # its evidence does not open: an `up` would begin another sweep, and rent

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from sweepstack.billing.outlived_volume import end_command
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.parallel import in_parallel
@@ -311,7 +312,7 @@ class _Looking:
             why=f"a second box with the tag of {box}; {first}"
             if first
             else "it carries this sweep's tag; neither the state nor an open record has it",
-            next=f"sweepctl audit --end {adapter}:{record.native_id}" if first else self._adopt(box),
+            next=end_command(adapter, record.native_id) if first else self._adopt(box),
             since=record.created_at,
         )
 
