@@ -360,13 +360,24 @@ MUTANTS = (
         ("tests/conformance/test_platforms.py::test_a_lost_answer_is_looked_up_and_adopted[runpod]",),
     ),
     Mutant(
+        "call a box gone that no look has shown",
+        (
+            Patch(
+                "sweepstack/platforms/common/box_session.py",
+                "seen = replace(self.gone(native_id, account), phase=Phase.UNKNOWN)",
+                "seen = self.gone(native_id, account)",
+            ),
+        ),
+        ("tests/unit/platforms/test_renting.py::test_a_box_that_was_never_looked_at_is_not_called_gone",),
+    ),
+    Mutant(
         "RunPod: gone on 5xx",
         (
             Patch(
                 "sweepstack/platforms/runpod/api.py",
                 "        except StillListed as error:\n            if not self.is_ending(native_id):\n",
-                "        except Unreachable as error:\n            pod = None\n"
-                "        if False:\n            if not self.is_ending(native_id):\n",
+                "        except Unreachable as error:\n            return self.gone(native_id, account)\n"
+                "            if not self.is_ending(native_id):\n",
             ),
         ),
         (f"{WRONG_READ}[runpod-error_before-read-None]",),
