@@ -33,9 +33,9 @@ from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
     ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
-    ("Watch", ("status", "wait", "logs", "curves", "patrol", "tend")),
+    ("Watch", ("status", "wait", "logs", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
-    ("Results", ("pull", "verify", "results", "report", "provenance", "receipt", "publish")),
+    ("Results", ("pull", "verify", "results", "report", "show", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),

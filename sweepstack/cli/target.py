@@ -170,7 +170,7 @@ class Target:
         places = places_of(self.stack)
         if not places:
             return None
-        following = [f"sweepctl results --evidence {_path(places[0])}    (also logs, curves, provenance, verify)"]
+        following = [f"sweepctl results --evidence {_path(places[0])}    (also logs, show, verify)"]
         with contextlib.suppress(EvidenceError):
             if back := copy_back(EvidenceStore.open(places[0]), self.file.path):
                 following.append(f"{back} && pulumi stack init {self.stack}    (brings the stack file back)")

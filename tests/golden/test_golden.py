@@ -165,7 +165,7 @@ def test_the_commands_that_need_nothing_else_answer(golden: Path) -> None:
     code, log = sweepctl(golden, "logs", "seed2")
     assert code == 0
     assert "seed2 was told to fail" in log["text"]
-    assert sweepctl(golden, "provenance", "seed1")[0] == 0
+    assert sweepctl(golden, "show", "seed1")[0] == 0
 
 
 def test_its_stack_file_names_the_same_cells(golden: Path) -> None:

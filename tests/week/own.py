@@ -184,6 +184,6 @@ def recipes(play: Play, stack: Path) -> None:
     play.write(stack.parents[1] / "curve.py", CURVE)
     play.say(
         """and in the stack file `metrics: {file: metrics.jsonl, x: step, y: [loss]}`. `{out}` is new for each try;
-        where one goes on from a checkpoint, `curves` begins with what the tries before it wrote. TensorBoard's event
+        where one goes on from a checkpoint, the curve begins with what the tries before it wrote. TensorBoard's event
         files and the trackers' own are not read."""
     )

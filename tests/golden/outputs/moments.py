@@ -82,10 +82,10 @@ adopt box-0 --reason x
 """
 """At the same moments but `stopped`, as a screen: what writes, or says why not. What was written is shown."""
 READS = """
-curves
+results --plot
 results --over none
-provenance seed1
-receipt
+show seed1
+show
 verify
 policy
 holders box-0
@@ -128,8 +128,8 @@ holders box-0
 - audit
 results
 results --over none
-receipt --export
-provenance seed1
+show --export
+show seed1
 verify
 """,
     # what is asked without what it needs, and what is no more than a look; with --json, what is said is there twice
@@ -141,11 +141,11 @@ results --metric los
 results --csv --json
 logs seed22 --json
 logs --json
-curves nosuch --json
-provenance nosuch --json
-receipt --export
-receipt --sign
-receipt NONE
+results --plot nosuch --json
+show nosuch --json
+show --export
+show --sign
+show NONE
 holders nosuch
 holders box-0 --end 1
 ledger --against-bill --json
@@ -252,7 +252,7 @@ retry seed0
 - patrol --stack keep
 - logs seed0 --stack keep
 - results --stack keep
-- curves --stack keep
+- results --plot --stack keep
 - place --stack keep
 - ledger --stack keep
 - smoke --stack keep
@@ -288,7 +288,7 @@ verify --json
 approve --json
 retry seed1 --json
 retry --failed --json
-provenance seed1 --json
+show seed1 --json
 tend --once --json
 publish s3://bucket/t --json
 """,
@@ -361,7 +361,7 @@ results
 ledger
 approve
 finish
-receipt
+show
 """,
     "host": AFAR,
     "cluster": AFAR,

@@ -453,7 +453,7 @@ def test_results_and_curves_of_a_cell_that_failed_outlive_the_box(torn_down: Wor
     assert (cells["lr0.3"]["state"], cells["lr0.1"]["state"]) == ("failed", "verified")
     assert cells["lr0.3"]["values"] == {"loss": 9.5, "metrics.jsonl:loss": 3.5}
     assert "lr0.3" not in {cell["name"] for cell in world.run("results", "--json", fresh=False).json["cells"]}
-    curves = world.run("curves", "lr0.3", "--json", fresh=False)
+    curves = world.run("results", "--plot", "lr0.3", "--json", fresh=False)
     assert curves.code == 0, curves
     assert curves.json["curves"][0]["points"] == [[1, 2.5], [2, 3.5]]
 
@@ -473,7 +473,9 @@ def test_what_never_started_is_told_from_what_was_not_copied(torn_down: World) -
     assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "failed"
 
 
-@pytest.mark.parametrize("command", [("logs",), ("curves",), ("provenance",), ("retry",), ("drop", "--reason", "x")])
+@pytest.mark.parametrize(
+    "command", [("logs",), ("results", "--plot"), ("show",), ("retry",), ("drop", "--reason", "x")]
+)
 def test_a_cell_that_is_not_there_is_told_alike_by_every_command(world: World, command: tuple[str, ...]) -> None:
     world.full()
     result = world.run(command[0], "lr0.33", *command[1:])

@@ -42,7 +42,7 @@ def test_stacks_cells_and_boxes(world: World) -> None:
     assert complete(world, "approve", "--stack", STACK, "--waive", "lr0.9") == ["lr0.9"]
     assert complete(world, "approve", "--stack", STACK, "--abandon", "b") == ["box-0", "box-1"]
     world.monkeypatch.setenv("PULUMI_STACK", STACK)
-    assert complete(world, "curves", "lr0.3") == ["lr0.3"]
+    assert complete(world, "results", "lr0.3") == ["lr0.3"]
 
 
 class Context:

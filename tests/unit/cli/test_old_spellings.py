@@ -10,7 +10,10 @@ from sweepstack.cli.app import all_commands, load_command
 from sweepstack.cli.old_spellings import NOW, rewritten
 
 LINES = {
+    "curves": ("curves 'lr0.1-*' --metric loss -s a", "results --plot 'lr0.1-*' --metric loss -s a"),
     "next": ("next --stack a --json", "status --next --stack a --json"),
+    "provenance": ("provenance lr0.1 --evidence s3://b/a", "show lr0.1 --evidence s3://b/a"),
+    "receipt": ("receipt --export -o out.json --stack a", "show --export -o out.json --stack a"),
 }
 """Row of the table → a line that was typed before, and the same as it is typed now."""
 

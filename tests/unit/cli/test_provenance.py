@@ -1,4 +1,4 @@
-"""`sweepctl provenance`: what produced a copy, and whether it is the one that was verified."""
+"""`sweepctl show CELL`: what produced a copy, and whether it is the one that was verified."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def test_a_copy_that_nobody_verified(world: World) -> None:
     first, _, _ = world.verified()
     first.seal("lr0.1", attempt=2, files={"metrics.json": b'{"loss": 0.5}'})
     world.run("pull")
-    before = world.run("provenance", "lr0.1", "--json").json
+    before = world.run("show", "lr0.1", "--json").json
     assert (before["verified"], before["attempt"]) == (True, 1), "that one is the result until then"
     shutil.rmtree(world.evidence / ".superseded")
-    found = world.run("provenance", "lr0.1", "--json")
+    found = world.run("show", "lr0.1", "--json")
     assert found.code == 1
     assert found.json["verified"] is False
     assert found.json["attempt"] == 2

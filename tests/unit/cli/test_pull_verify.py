@@ -613,7 +613,7 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
         name: {"loss": 0.25} for name in ("lr0.1", "lr0.3", "lr0.9")
     }
     assert world.run("logs", "lr0.1", *place, stack=None, fresh=False).out == "training lr0.1\ndone\n"
-    assert world.run("provenance", "lr0.1", "--evidence", world.uri, stack=None, fresh=False).code == 0
+    assert world.run("show", "lr0.1", "--evidence", world.uri, stack=None, fresh=False).code == 0
     assert world.run("verify", *place, stack=None, fresh=False).code == 0
     assert world.calls() == asked
     rot(world.evidence / "cells/lr0.3/metrics.json")

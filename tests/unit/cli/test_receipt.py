@@ -1,4 +1,4 @@
-"""`sweepctl receipt`: what it shows, and the export that tools by other hands read and verify."""
+"""`sweepctl show`: what it shows, and the export that tools by other hands read and verify."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parsed(payload: bytes) -> Statement:
 
 
 def exported(world: World, *options: str) -> dict[str, Any]:
-    found = world.run("receipt", "--export", *options)
+    found = world.run("show", "--export", *options)
     assert found.code == 0, found.err
     document: dict[str, Any] = json.loads(found.out)
     return document
@@ -61,22 +61,22 @@ def exported(world: World, *options: str) -> dict[str, Any]:
 
 def test_the_latest_receipt_is_shown_and_exported_without_a_key(world: World) -> None:
     *_, digest = world.verified()
-    found = world.run("receipt")
+    found = world.run("show")
     assert found.code == 0
     assert f"receipt {digest}" in found.out
     assert "lr0.1" in found.out
-    assert world.run("receipt", str(digest), "--json").json["receipt"] == digest
-    bare = world.run("receipt", "--export")
+    assert world.run("show", str(digest), "--json").json["receipt"] == digest
+    bare = world.run("show", "--export")
     assert parsed(bare.out.encode()).pb.predicate_type == PREDICATE
     assert "not signed" in bare.err
-    assert world.run("receipt", "--sign", "--signing-key", "key").code == 2
-    assert world.run("receipt", "--export", "--json").code == 2
+    assert world.run("show", "--sign", "--signing-key", "key").code == 2
+    assert world.run("show", "--export", "--json").code == 2
 
 
 def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World, tmp_path: Path, key: Path) -> None:
     *_, digest = world.verified()
     file = tmp_path / "receipt.json"
-    found = world.run("receipt", "--export", "-o", str(file), "--sign", "--signing-key", str(key), "--json")
+    found = world.run("show", "--export", "-o", str(file), "--sign", "--signing-key", str(key), "--json")
     assert found.code == 0, found.err
     assert found.json["signed_by"] == shown_fingerprint(key)
 
@@ -150,7 +150,7 @@ def test_without_a_good_key_nothing_is_exported(world: World, tmp_path: Path) ->
         (tmp_path / "not-there", "can't be read"),
         (locked, "no terminal to ask at"),
     ):
-        found = world.run("receipt", "--export", "-o", str(tmp_path / "out.json"), "--sign", "--signing-key", str(file))
+        found = world.run("show", "--export", "-o", str(tmp_path / "out.json"), "--sign", "--signing-key", str(file))
         assert found.code == 1
         assert words in found.err
     assert not (tmp_path / "out.json").exists()

@@ -209,7 +209,7 @@ def test_the_verified_copy_stays_the_result_until_the_one_of_the_retry_is_verifi
     """Seen: `pull` put it aside for a copy that `verify` refused, `results` said missing, and nothing took it back."""
     world.verified()
     box = world.boxes[0]
-    manifest = world.run("provenance", "lr0.1", "--json").json["manifest"]
+    manifest = world.run("show", "lr0.1", "--json").json["manifest"]
     assert world.run("retry", "lr0.1", "--reason", "a doubt").code == 0
     digest = world.cell("lr0.1").config_digest
     box.log("cell-started", cell="lr0.1", attempt=2, config_digest=digest, code=CODE, argv=[], slot=0, retry=1)
@@ -222,7 +222,7 @@ def test_the_verified_copy_stays_the_result_until_the_one_of_the_retry_is_verifi
         assert by_name(found["cells"])["lr0.1"]["values"] == {"loss": 0.25}
         assert found["missing"] == []
         assert "earlier  lr0.1:" in world.run("results").out
-        told = world.run("provenance", "lr0.1", "--json")
+        told = world.run("show", "lr0.1", "--json")
         assert (told.json["manifest"], told.json["verified"]) == (manifest, True)
 
     shown("sealed")

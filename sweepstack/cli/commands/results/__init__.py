@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from sweepstack.cli import completion
 from sweepstack.cli.cell_results import gather
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack
@@ -68,11 +69,23 @@ class Table:
 
 
 def command(
+    cells: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CELL",
+            help="With --plot: names or patterns; by default the cells that run.",
+            autocompletion=completion.cells,
+        ),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw a metric of cells as a chart instead.")] = False,
     over: Annotated[
         list[str] | None,
         typer.Option(metavar="AXIS", help="Average over this axis (default: seed); `none`: a row for each cell."),
     ] = None,
-    metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this value. Repeatable.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this value; with --plot any key of the metrics file. Repeatable."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
@@ -80,7 +93,15 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Print one table of all cells: axes, values, mean ± std over seeds. Exit 0: no cell is missing; 1: some are."""
+    """Print one table of all cells: axes, values, mean ± std over seeds; or draw curves. Exit 1: a cell is missing."""
+    if plot and (over or all_ or csv or markdown):
+        raise Unsure("--plot draws what cells logged: --over, --all, --csv and --markdown are for the table")
+    if plot:
+        from sweepstack.cli.commands.results.plot import curves
+
+        return curves(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
+    if cells:
+        raise Unsure("the table has all cells; name some for --plot")
     if sum((csv, markdown, json)) > 1:
         raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
     style: Style = "csv" if csv else "markdown" if markdown else "table"

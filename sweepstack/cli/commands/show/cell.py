@@ -1,12 +1,9 @@
-"""`sweepctl provenance CELL`: shows how the copy of a cell was produced, by its sealed manifest."""
+"""`sweepctl show CELL`: shows how the copy of a cell was produced, by its sealed manifest."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, size, span
 from sweepstack.cli.roster_diff import rosters
 from sweepstack.cli.sources import Sources, open_sources, usable
@@ -20,16 +17,10 @@ from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import EvidenceError
 
 
-def command(
-    cell: Annotated[str, typer.Argument(help="A cell's name.")],
-    stack: Stack = None,
-    evidence: Evidence = None,
-    json: AsJson = False,
-) -> int:
-    """Show what produced a cell's copy: command, config, code, commit, set-up, libraries, hardware."""
-    target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
+def show(target: Target, cell: str, out: Out) -> int:
+    """Exit 0: the copy is verified; else 1. Raises No where there is none, or no such cell."""
     sources = open_sources(target)
-    store = usable(sources, f"provenance {cell}")
+    store = usable(sources, f"show {cell}")
     manifest, digest = _sealed(sources, store, cell)
     verified = _result(store, cell) == digest
     following = [f"sweepctl results {target.named()}"]

@@ -1,4 +1,4 @@
-"""`sweepctl curves`: draws metrics of cells as a chart in the terminal; elsewhere prints a table."""
+"""`sweepctl results --plot`: draws metrics of cells as a chart in the terminal; elsewhere a table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from sweepstack.cli import completion
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, find_file
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.joined_curve import Part, joined
-from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
@@ -57,26 +53,6 @@ class Read:
         return f"begins with {sum(len(part.rows) for part in self.parts)} rows of attempt {tries}" if tries else ""
 
 
-def command(
-    cells: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CELL",
-            help="Names or patterns; by default the cells that run.",
-            autocompletion=completion.cells,
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Any key of the metrics file. Repeatable.")
-    ] = None,
-    stack: Stack = None,
-    evidence: Evidence = None,
-    json: AsJson = False,
-) -> int:
-    """Draw a metric of cells as a chart. Exit 1: a cell that was named has no curve yet."""
-    return curves(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
-
-
 def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:
     """Draws the cells in `wanted` (names or patterns, `lr0.1-*`); by default those that run and are not hung, else all.
 
@@ -109,7 +85,8 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         left = len(names) - len(read) - len(missing)
         if left:
             out.line(
-                f"… and {count(left, 'cell')} more: name them, or a pattern: sweepctl curves 'lr0.1-*'", style="dim"
+                f"… and {count(left, 'cell')} more: name them, or a pattern: sweepctl results --plot 'lr0.1-*'",
+                style="dim",
             )
         for name, why in list(missing.items())[:10] if wanted or not read else []:
             out.line(f"missing  {name}: {why}", style="yellow")

@@ -1,4 +1,4 @@
-"""`sweepctl receipt`: shows what a receipt says, or exports it for other tools."""
+"""`sweepctl show`: what produced a cell's copy, or what a receipt says; exports one for other tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.sign import default_key
+from sweepstack.cli.commands.show.cell import show as show_cell
 from sweepstack.cli.options import AsJson, Evidence, SigningKey, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
 from sweepstack.cli.sources import open_sources, usable
@@ -23,11 +25,16 @@ from sweepstack.onbox.common.errors import EvidenceError
 
 
 def command(
-    digest: Annotated[
-        str | None, typer.Argument(metavar="[sha256:…]", help="The receipt's whole digest; by default the latest.")
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CELL|sha256:…]",
+            help="A cell's name, or a receipt's whole digest; by default the latest receipt.",
+            autocompletion=completion.cells,
+        ),
     ] = None,
     export: Annotated[
-        bool, typer.Option("--export", help="Write it as an in-toto Statement, for other tools.")
+        bool, typer.Option("--export", help="Write the receipt as an in-toto Statement, for other tools.")
     ] = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the export goes; by default stdout.")
@@ -40,7 +47,7 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Show a receipt, or export it as a signed in-toto statement that other tools verify."""
+    """Show what produced a cell's copy, or what a receipt says; or export a receipt for other tools. Exit 1: none."""
     if (output or sign) and not export:
         raise Unsure("--output and --sign belong to --export")
     if signing_key and not sign:
@@ -48,8 +55,12 @@ def command(
     if export and json and output is None:
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
-    store = usable(open_sources(target), "receipt")
-    found = _receipt(target, store, digest)
+    if what is not None and not what.startswith("sha256:"):
+        if export:
+            raise Unsure("a receipt is exported, and no cell: leave the cell out, or name a receipt by its digest")
+        return show_cell(target, what, out)
+    store = usable(open_sources(target), "show")
+    found = _receipt(target, store, what)
     key = (signing_key or default_key(target.root, "--sign")) if sign else None
     return _export(target, found, output, key, out) if export else _show(target, found, out)
 
@@ -69,7 +80,7 @@ def _receipt(target: Target, store: EvidenceStore, digest: str | None) -> Receip
 
 
 def _show(target: Target, receipt: Receipt, out: Out) -> int:
-    following = [f"sweepctl receipt {target.named()} --export -o receipt.json    (for other tools)"]
+    following = [f"sweepctl show {target.named()} --export -o receipt.json    (for other tools)"]
     out.document({"receipt": receipt.digest, **receipt.model_dump(mode="json", by_alias=True), "next": following})
     rows = [
         (
