@@ -32,14 +32,14 @@ from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
-    ("Begin", ("init", "new", "doctor", "smoke", "place", "profile", "gotcha", "policy")),
+    ("Begin", ("init", "new", "doctor", "place", "profile", "gotcha", "policy")),
     ("Watch", ("status", "wait", "logs", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "show", "publish")),
     ("End", ("approve", "finish", "confirm-gone", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),
-    ("On a box", ("ssh", "exec", "forward", "holders", "worker-ended", "trust-host")),
+    ("On a box", ("ssh", "worker-ended", "trust-host")),
 )
 """A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "pull", "verify")

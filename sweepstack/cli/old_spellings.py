@@ -11,9 +11,13 @@ from collections.abc import Sequence
 UNTIL = "0.2"
 NOW = {
     "curves": "results --plot",
+    "exec": "ssh",
+    "forward BOX PORT": "ssh BOX --forward PORT",
+    "holders": "doctor",
     "next": "status --next",
     "provenance": "show",
     "receipt": "show",
+    "smoke": "doctor --smoke",
 }
 """Old spelling → new one, in the order in which they are looked up, each in what came of those before. On the left
 stands a command, and what else picks the row: an option anywhere on the line (such a row stands before the one of the

@@ -1,4 +1,4 @@
-"""The smoke run of a stack config; `pulumi up` and `sweepctl smoke` run the same one."""
+"""The smoke run of a stack config; `pulumi up` and `sweepctl doctor --smoke` run the same one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Phase:
 PHASES = (
     Phase(-1, "set up once", "sweepctl doctor --stack {stack}"),
     Phase(0, "look before renting", "pulumi preview --stack {stack}"),
-    Phase(1, "rent and reach the boxes", "sweepctl exec --stack {stack} {box} -- echo reachable"),
+    Phase(1, "rent and reach the boxes", "sweepctl ssh --stack {stack} {box} -- echo reachable"),
     Phase(2, "ship, set up, try a batch", "sweepctl logs --stack {stack} --setup {box}"),
     Phase(3, "launch", "sweepctl wait --stack {stack} --for first-step --timeout 60s"),
     Phase(4, "run and watch", "sweepctl patrol --stack {stack}"),

@@ -39,7 +39,12 @@ def test_it_comes_before_renting_and_once(smoking: Stack) -> None:
     refused = stack.up()
     assert refused.rc != 0
     assert stack.native_ids() == [], "nothing was rented"
-    for words in ("the smoke run failed: exit code 3", "| KeyError: lr", "is not rented", "sweepctl smoke --stack t"):
+    for words in (
+        "the smoke run failed: exit code 3",
+        "| KeyError: lr",
+        "is not rented",
+        "sweepctl doctor --smoke --stack t",
+    ):
         assert words in refused.text, f"{words!r} is not said\n{refused}"
     assert "Traceback" not in refused.text
     assert runs(stack) == 1, "two boxes, one run"

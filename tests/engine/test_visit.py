@@ -1,4 +1,4 @@
-"""`sweepctl exec`, `ssh`, `forward`: a person's processes on a box do not belong to the box."""
+"""`sweepctl ssh`: a person's processes on a box do not belong to the box."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.engine.test_stop import want
 
 
 def execute(stack: Stack, *words: str) -> Result:
-    """`sweepctl exec`, with the stack named where it is not taken for the command's own."""
-    return stack.run("sweepctl", "exec", "--stack", stack.name, *words)
+    """`sweepctl ssh`, with the stack named where it is not taken for the command's own."""
+    return stack.run("sweepctl", "ssh", "--stack", stack.name, *words)
 
 
 def sleepers(parent: int) -> list[int]:
@@ -50,7 +50,7 @@ def test_ssh_is_a_shell_there(finished: Stack) -> None:
 def test_a_persons_process_is_not_the_boxs(finished: Stack) -> None:
     """A stop does not wait for it or end it, `status` does not count it; nothing more can be started then."""
     stack = finished
-    visitor = stack.start("sweepctl", "exec", "--stack", stack.name, "box-0", "--", "sleep", "300")
+    visitor = stack.start("sweepctl", "ssh", "--stack", stack.name, "box-0", "--", "sleep", "300")
     try:
         stack.wait_for(lambda: sleepers(visitor.pid), "the visitor's command")
         (sleeper,) = sleepers(visitor.pid)
@@ -74,13 +74,13 @@ def test_ports_are_here_already(finished: Stack) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
     try:
-        assert "something answers" in ok(finished.sweepctl("forward", "box-0", str(port))).out
+        assert "something answers" in ok(finished.sweepctl("ssh", "box-0", "--forward", str(port))).out
     finally:
         server.shutdown()
         server.server_close()
-    assert "nothing answers there yet" in ok(finished.sweepctl("forward", "box-0", f"{port}:{port}")).out
-    renamed = finished.sweepctl("forward", "box-0", "8080:6006")
+    assert "nothing answers there yet" in ok(finished.sweepctl("ssh", "box-0", "--forward", f"{port}:{port}")).out
+    renamed = finished.sweepctl("ssh", "box-0", "--forward", "8080:6006")
     assert_failed(
         renamed, "its port 6006 is 6006 here already, and is not renamed to 8080", "leave the second port away"
     )
-    assert_failed(finished.sweepctl("forward", "box-0", "many"), '"many" is no port; write 6006, or 8080:6006')
+    assert_failed(finished.sweepctl("ssh", "box-0", "--forward", "many"), '"many" is no port; write 6006, or 8080:6006')

@@ -247,7 +247,7 @@ class Journey:
         return ["pulumi", verb, "--stack", self.stack.name, "--non-interactive", *yes]
 
     def _on_box(self, *words: str) -> list[str]:
-        return ["sweepctl", "exec", BOX, "--stack", self.stack.name, "--", *words]
+        return ["sweepctl", "ssh", BOX, "--stack", self.stack.name, "--", *words]
 
     def _asked(self, *, mark: Mark) -> dict[str, Any]:
         result = self._run(*self._on_box(*facts.question(self.profile, self.run.prefix, mark=mark)))

@@ -1,12 +1,84 @@
-"""`sweepctl ssh`: opens a shell on a box."""
+"""`sweepctl ssh`: opens a shell on a box, runs a command there, or makes a port of it reachable here."""
 
 from __future__ import annotations
 
-from sweepstack.cli.box_access import visit
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.options import Box, ErrorsAsJson, Stack
+from sweepstack.cli.output import YES, No, Out, Unsure, aside, complain
 from sweepstack.cli.target import Target
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import SweepstackError
+
+NO_WAY = 255
+"""As with `ssh`: the box could not be reached, or nothing may run there. Other exit codes are the command's own."""
 
 
-def command(box: Box, stack: Stack = None, json: ErrorsAsJson = False) -> int:
-    """Open a shell on a box. Its exit code is the shell's; 255: the box could not be reached."""
-    return visit(Target.find_sweep(stack), box, (), terminal=True)
+def command(
+    box: Box,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- CMD", help="Run this in the box's folder, with its arguments, and no shell."),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--forward",
+            metavar="PORT[:PORT]",
+            help="Reach this port here, instead; the second: on the box, if it differs.",
+        ),
+    ] = None,
+    stack: Stack = None,
+    json: ErrorsAsJson = False,
+) -> int:
+    """Open a shell on a box, or run a command there. Exit code: its own; 255: the box could not be reached."""
+    target = Target.find_sweep(stack)
+    if port is None:
+        return visit(target, box, command or ())
+    if command:
+        raise Unsure("--forward runs nothing on the box: leave out the command")
+    return forward(target, box, port, Out(as_json=json))
+
+
+def visit(target: Target, name: str, command: Sequence[str]) -> int:
+    """Runs `command` (a shell if it is empty) on the box. Returns its exit code, or 255 if it could not be run."""
+    try:
+        box = find_box(target, name)
+        channel = way_to(target, box)
+        if not command:
+            aside(
+                f"{box.name} ({box.native_id}): your own shell; the queue is in {box_layout.HOME}, and a stop or a "
+                "delete of the box does not wait for you"
+            )
+        terminal = not command or (sys.stdin.isatty() and sys.stdout.isatty())
+        return channel.attach(list(command), terminal=terminal)
+    except No as error:
+        complain(str(error), error.next)
+    except SweepstackError as error:
+        complain(str(error), [f"sweepctl status --stack {target.stack}"])
+    return NO_WAY
+
+
+def forward(target: Target, box: str, port: str, out: Out) -> int:
+    """Makes a port of the box reachable on this machine, until Ctrl-C."""
+    here, there = parse_ports(port)
+    channel = way_to(target, find_box(target, box))
+    text = channel.reach(there, here, aside)
+    following = [f"sweepctl ssh --stack {target.stack} {box} -- CMD    (starts the server on the box)"]
+    out.document({"stack": target.stack, "box": box, "port": there, "local": here, "message": text})
+    out.line(text)
+    out.next(following)
+    return YES
+
+
+def parse_ports(text: str) -> tuple[int, int]:
+    """(here, on the box). Raises Unsure for anything but one or two ports."""
+    parts = text.split(":")
+    if len(parts) in (1, 2) and all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in parts):
+        return int(parts[0]), int(parts[-1])
+    raise Unsure(f'"{text}" is no port; write 6006, or 8080:6006 for 8080 here and 6006 on the box')

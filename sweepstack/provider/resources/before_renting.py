@@ -100,7 +100,7 @@ def smoke_first(op: Operation, smoke: Smoke | None, box: str) -> None:
         raise SmokeFailed(
             f"box {box} is not rented: {error}\n"
             f"  next        fix it, then pulumi up --stack {op.stack}\n"
-            f"  try alone   sweepctl smoke --stack {op.stack}\n"
+            f"  try alone   sweepctl doctor --smoke --stack {op.stack}\n"
             f"  without it  take job.smoke out of the stack file"
         ) from error
     if outcome.ran:

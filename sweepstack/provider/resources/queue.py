@@ -237,7 +237,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except QueueDamaged as error:
             aside = f"mv {box_layout.QUEUE} {box_layout.QUEUE}.torn && pulumi up --stack {op.stack}"
             raise QueueDamaged(
-                f"box {state.box_name}: {error}. Next: sweepctl exec --stack {op.stack} {state.box_name} -- {aside}"
+                f"box {state.box_name}: {error}. Next: sweepctl ssh --stack {op.stack} {state.box_name} -- {aside}"
                 "    (moves it aside; it is written again)"
             ) from error
         except FirstCellFailed as error:
@@ -375,7 +375,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if channel.lock_held(box_layout.RUNNER_LOCK):
             destroy = f"pulumi destroy --stack {op.stack}"
             pids = " ".join(map(str, lock_holders(channel)))
-            kill = f"sweepctl exec --stack {op.stack} {state.box_name} -- kill {pids} && " if pids else ""
+            kill = f"sweepctl ssh --stack {op.stack} {state.box_name} -- kill {pids} && " if pids else ""
             who = f" (process {pids} there, its runner or another one)" if pids else ""
             raise SweepstackError(
                 f"queue of {state.box_name}: its runner still holds {box_layout.RUNNER_LOCK}{who}. "

@@ -88,7 +88,7 @@ show seed1
 show
 verify
 policy
-holders box-0
+doctor box-0
 place --show
 logs seed2 --tail 1
 """
@@ -108,7 +108,7 @@ confirm-gone box-0
 confirm-gone box-0 --saw 'the host is scrapped' --json
 worker-ended box-0 1_0.0 --saw x
 trust-host box-0
-holders box-0
+doctor box-0
 ssh box-0 --json
 adopt box-0 --reason x
 """
@@ -122,7 +122,7 @@ MORE = {
 pull
 retry seed2
 approve --verb stop --box box-0
-holders box-0
+doctor box-0
 """,
     "running": """
 - audit
@@ -146,8 +146,8 @@ show nosuch --json
 show --export
 show --sign
 show NONE
-holders nosuch
-holders box-0 --end 1
+doctor nosuch
+doctor box-0 --end 1
 ledger --against-bill --json
 wait --for nonsense
 wait --for verified --timeout 0.1s
@@ -156,9 +156,9 @@ wait --for verified --timeout 0.1s
 review
 review --base nosuch
 ssh nosuch --json
-exec nosuch true --json
-forward nosuch 1 --json
-forward box-0 nonsense
+ssh nosuch true --json
+ssh nosuch --forward 1 --json
+ssh box-0 --forward nonsense
 retry
 retry seed1 --all
 retry --all --failed
@@ -207,7 +207,7 @@ place --next
 publish
 publish s3://
 publish --access box-0
-smoke
+doctor --smoke
 - init
 - new t
 - new Day2
@@ -255,13 +255,13 @@ retry seed0
 - results --plot --stack keep
 - place --stack keep
 - ledger --stack keep
-- smoke --stack keep
+- doctor --smoke --stack keep
 - tend --once --stack keep
 - retry seed0 --stack keep
 - drop seed0 --reason x --stack keep
 - ssh box-0 --stack keep
-- exec box-0 --stack keep -- true
-- forward box-0 80 --stack keep
+- ssh box-0 --stack keep -- true
+- ssh box-0 --forward 80 --stack keep
 - approve --stack keep
 - finish --stack keep
 - finish --box box-0 --stack keep

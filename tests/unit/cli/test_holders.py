@@ -52,19 +52,19 @@ def holder(process: subprocess.Popen[bytes], **more: Any) -> dict[str, Any]:
 def test_they_are_named_and_none_is_ended(world: World, start: Start) -> None:
     box, process = launched(world), start()
     box.beat(holders=[holder(process)])
-    shown = world.run("holders", "box-0")
+    shown = world.run("doctor", "box-0")
     assert shown.code == 0
     assert f"pid {process.pid}  GPU 0, 32.2 GB  ann  for 2 h  python old.py" in shown.out
-    assert f"sweepctl holders box-0 --end {process.pid} --stack sweep-t" in shown.out
+    assert f"sweepctl doctor box-0 --end {process.pid} --stack sweep-t" in shown.out
     assert process.poll() is None
-    (one,) = world.run("holders", "box-0", "--json").json["holders"]
+    (one,) = world.run("doctor", "box-0", "--json").json["holders"]
     assert (one["pid"], one["gpus"], one["own"]) == (process.pid, [0], True)
 
 
 def test_what_another_box_runs_is_not_offered_to_be_ended(world: World, start: Start) -> None:
     box, process = launched(world), start()
     box.beat(holders=[holder(process, box="local-b")])
-    shown = world.run("holders", "box-0")
+    shown = world.run("doctor", "box-0")
     assert f"pid {process.pid}  GPU 0, 32.2 GB  ann, box local-b  for 2 h" in shown.out
     assert "--end" not in shown.out
 
@@ -73,7 +73,7 @@ def test_what_another_box_runs_is_not_offered_to_be_ended(world: World, start: S
 def test_u11_one_is_ended_on_request(world: World, start: Start, code: str) -> None:
     box, process, other = launched(world), start(code), start()
     box.beat(holders=[holder(process), holder(other)])
-    done = world.run("holders", "box-0", "--end", str(process.pid))
+    done = world.run("doctor", "box-0", "--end", str(process.pid))
     assert (done.code, process.wait(60) < 0) == (0, True)
     assert f"ended {process.pid} on box-0" in done.out
     assert other.poll() is None
@@ -88,18 +88,18 @@ def test_what_is_another_process_by_now_or_another_user_s_is_left_alone(world: W
         ({"pid": process.pid + 1}, "holds no GPU of box-0, or belongs to a running cell"),
     ):
         box.beat(holders=[holder(process, **more)])
-        refused = world.run("holders", "box-0", "--end", str(process.pid))
+        refused = world.run("doctor", "box-0", "--end", str(process.pid))
         assert (refused.code, process.poll()) == (1, None)
         assert why in " ".join(refused.err.split())
 
 
 def test_an_old_line_says_nothing_of_now(world: World, start: Start) -> None:
     box, process = launched(world), start()
-    silent = world.run("holders", "box-0")
+    silent = world.run("doctor", "box-0")
     assert silent.code == 2
     assert "has written no line yet" in silent.err
     box.beat(ago=600, holders=[holder(process)])
-    late = world.run("holders", "box-0", "--end", str(process.pid))
+    late = world.run("doctor", "box-0", "--end", str(process.pid))
     assert (late.code, process.poll()) == (2, None)
     assert "wrote its last line 10 min ago" in " ".join(late.err.split())
 
@@ -122,33 +122,33 @@ def test_of_several_workers_each_says_it_of_its_node(world: World, start: Start)
     at_work(box, "7_2.0", "n2", ago=600)
     at_work(box, "7_3.0", "n3", holder(process, pid=1))
     box.log("runner-stopped", worker="7_3.0", why="wall")
-    shown = world.run("holders", "box-0")
+    shown = world.run("doctor", "box-0")
     assert shown.code == 0
     assert shown.out.count(f"node n1  pid {process.pid}  GPU 0") == 1
     said = " ".join(shown.out.split())
     assert "worker 7_2.0 of box-0 on n2 wrote its last line 10 min ago" in said
     assert "n3" not in said
-    refused = world.run("holders", "box-0", "--end", str(process.pid))
+    refused = world.run("doctor", "box-0", "--end", str(process.pid))
     assert (refused.code, process.poll()) == (1, None), "its number means another process on the host of the box"
     assert "srun --overlap --jobid=$(squeue --noheader --jobs=7_0 --format=%A)" in refused.err
-    document = world.run("holders", "box-0", "--json").json
+    document = world.run("doctor", "box-0", "--json").json
     assert [(one["pid"], one["host"], one["worker"]) for one in document["holders"]] == [(process.pid, "n1", "7_0.0")]
     assert len(document["unknown"]) == 1
     for worker in ("7_0.0", "7_1.0", "7_2.0"):
         box.log("worker-ended", worker=worker, proof="its node is off", by="ann")
-    none = world.run("holders", "box-0")
+    none = world.run("doctor", "box-0")
     assert (none.code, "no worker of box-0 is at work" in none.err) == (2, True)
 
 
 def test_a_box_without_strangers_says_so(world: World) -> None:
     launched(world).beat(holders=[])
-    assert "no process beside the cells holds a GPU of box-0" in world.run("holders", "box-0").out
+    assert "no process beside the cells holds a GPU of box-0" in world.run("doctor", "box-0").out
     for alarm in (
         "GPU 0: 39.8 of 42.9 GB were held before its cell began, by no process that can be seen on this box",
         "1 GPUs are not seen any more: `nvidia-smi` on the box says why, or hangs",
     ):
         launched(world).beat(holders=[], alarms=[alarm, "disk 99% full"])
-        shown = " ".join(world.run("holders", "box-0").out.split())
+        shown = " ".join(world.run("doctor", "box-0").out.split())
         assert alarm in shown
         assert "no process beside" not in shown
         assert "disk" not in shown

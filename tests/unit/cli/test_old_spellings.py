@@ -11,9 +11,13 @@ from sweepstack.cli.old_spellings import NOW, rewritten
 
 LINES = {
     "curves": ("curves 'lr0.1-*' --metric loss -s a", "results --plot 'lr0.1-*' --metric loss -s a"),
+    "exec": ("exec b --stack a -- nvidia-smi -l", "ssh b --stack a -- nvidia-smi -l"),
+    "forward BOX PORT": ("forward -s a b 80:6006 --json", "ssh b --forward 80:6006 -s a --json"),
+    "holders": ("holders b --end 7", "doctor b --end 7"),
     "next": ("next --stack a --json", "status --next --stack a --json"),
     "provenance": ("provenance lr0.1 --evidence s3://b/a", "show lr0.1 --evidence s3://b/a"),
     "receipt": ("receipt --export -o out.json --stack a", "show --export -o out.json --stack a"),
+    "smoke": ("smoke --force -s a", "doctor --smoke --force -s a"),
 }
 """Row of the table → a line that was typed before, and the same as it is typed now."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged, fingerprint
-from sweepstack.cli import box_access as visit
+from sweepstack.cli.commands import ssh
 from sweepstack.cli.commands import trust_host as trust
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.onbox.agent.channel import SshEndpoint
@@ -36,7 +36,7 @@ def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshWorld
         )
     )
     box = SimpleNamespace(**vars(BOX), context=lambda: SimpleNamespace(platform=platform))
-    for module in (trust, visit):
+    for module in (trust, ssh):
         monkeypatch.setattr(module, "find_box", lambda *_: box)
     monkeypatch.setattr(made, "connect", lambda: SshWorld.connect(made, host_keys=None))
     made.channel.close()
@@ -98,9 +98,9 @@ def test_a_box_that_does_not_answer_is_not_judged(rented: SshWorld) -> None:
 def test_a_person_on_a_rented_box(
     rented: SshWorld, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(visit, "way_to", lambda *_: rented.channel)
-    assert visit.visit(TARGET, "box-0", ["sh", "-c", "pwd; hostname; exit 7"], terminal=False) == 7
+    monkeypatch.setattr(ssh, "way_to", lambda *_: rented.channel)
+    assert ssh.visit(TARGET, "box-0", ["sh", "-c", "pwd; hostname; exit 7"]) == 7
     assert capfd.readouterr().out == "/sweepstack\nbox-0\n"
     new_key(rented)
-    assert visit.visit(TARGET, "box-0", ["true"], terminal=False) == visit.NO_WAY
+    assert ssh.visit(TARGET, "box-0", ["true"]) == ssh.NO_WAY
     assert "sweepctl trust-host" in capfd.readouterr().err

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from sweepstack.cli import completion
 from sweepstack.cli.commands.doctor import engine, machine, store
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Check, Finding, unknown
+from sweepstack.cli.commands.doctor.holders import holders
+from sweepstack.cli.commands.doctor.smoke import smoke as smoke_run
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, Out
+from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target, project_root
 from sweepstack.core.parallel import in_parallel
@@ -22,9 +28,42 @@ SECONDS = 60.0
 """The most seconds for all checks; a check without an answer by then is unknown."""
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
+def command(
+    box: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="BOX",
+            help="Only: which processes beside the cells hold this box's GPUs.",
+            autocompletion=completion.boxes,
+        ),
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--end", metavar="PID", help="End this one: SIGTERM, and SIGKILL after 10 s.")
+    ] = None,
+    smoke: Annotated[
+        bool,
+        typer.Option("--smoke", help="Only: try the job here for a batch or two (job.smoke), as `pulumi up` does."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --smoke: also if it passed with this code and config.")
+    ] = False,
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
     """Check what this machine, and with --stack one stack, needs. Exit 1: something fails; 2: could not tell."""
-    out, target = Out(as_json=json), None
+    out = Out(as_json=json)
+    if (end is not None and not box) or (force and not smoke) or (box and smoke):
+        raise Unsure("--end goes with BOX, --force with --smoke, and BOX and --smoke are two questions")
+    if box:
+        return holders(Target.find_sweep(stack), box, end, out)
+    if smoke:
+        return smoke_run(Target.find_sweep(stack), force, out)
+    return doctor(stack, out)
+
+
+def doctor(stack: str | None, out: Out) -> int:
+    """Exit 0: nothing fails; 1: something does; 2: something could not be told."""
+    target = None
     root: Path | None
     try:
         root = project_root(stack)

@@ -145,7 +145,7 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
         )
         problem = str(json.loads(done.stdout.splitlines()[-1]))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        return unknown("imports", f"{type(error).__name__}", "sweepctl smoke, where job.smoke is set")
+        return unknown("imports", f"{type(error).__name__}", "sweepctl doctor --smoke, where job.smoke is set")
     problem = problem.replace("this box", "this machine")
     if not problem:
         return ok("imports", "the job's script is there and its imports resolve")

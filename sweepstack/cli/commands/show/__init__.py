@@ -28,7 +28,7 @@ def command(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CELL|sha256:…]",
+            metavar="CELL|sha256:…",
             help="A cell's name, or a receipt's whole digest; by default the latest receipt.",
             autocompletion=completion.cells,
         ),

@@ -1,4 +1,4 @@
-"""`sweepctl holders`: which processes hold a box's GPUs beside its cells; ends one on request.
+"""`sweepctl doctor BOX`: which processes hold a box's GPUs beside its cells; ends one on request.
 
 The runner's patrol finds them; where several workers share the box, that of each worker on its own node. Nothing is
 ended by itself: whose a process is, and whether it matters, a person knows.
@@ -10,12 +10,9 @@ import json as json_text
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from sweepstack.cli.box_access import find_box, way_to
-from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import No, Out, Unsure, size, span
 from sweepstack.cli.target import Target
 from sweepstack.core.heartbeat import MISSED, TAIL_BYTES, parse_patrol
@@ -79,16 +76,8 @@ class Watch:
     host: str = ""
 
 
-def command(
-    box: Box,
-    end: Annotated[
-        int | None, typer.Option("--end", metavar="PID", help="End this one: SIGTERM, and SIGKILL after 10 s.")
-    ] = None,
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Name the processes that hold a box's GPUs and belong to no running cell; end one of them on request."""
-    target, out = Target.find_sweep(stack), Out(as_json=json)
+def holders(target: Target, box: str, end: int | None, out: Out) -> int:
+    """Names them; ends the process `end` before. Raises No where it was not ended, Unsure where they are not known."""
     look_again = [f"sweepctl status --stack {target.stack}"]
     channel = way_to(target, find_box(target, box))
     found, unknown = seen(channel, box, look_again)
@@ -123,7 +112,7 @@ def command(
         out.line(f"no process beside the cells holds a GPU of {box}")
     mine = [one for one in found if one.own and not one.box]
     if mine:
-        here = f"sweepctl holders {box} --end {mine[0].pid} --stack {target.stack}"
+        here = f"sweepctl doctor {box} --end {mine[0].pid} --stack {target.stack}"
         out.next([f"{_on_node(mine[0], box) or here}    (if it is not needed)"])
     return 0
 
@@ -196,7 +185,7 @@ def _on_node(holder: Holder, box: str) -> str:
     """The command that ends it on its node; "" where it is on the host of the box itself."""
     task = holder.worker.rpartition(".")[0]
     job = f"srun --overlap --jobid=$(squeue --noheader --jobs={task} --format=%A)"
-    return f"sweepctl exec {box} -- sh -c '{job} kill {holder.pid}'" if holder.host else ""
+    return f"sweepctl ssh {box} -- sh -c '{job} kill {holder.pid}'" if holder.host else ""
 
 
 def _read(one: Mapping[str, Any], watch: Watch) -> Holder | None:
@@ -230,7 +219,7 @@ def _end(channel: Channel, holder: Holder, box: str, look_again: list[str]) -> N
     if not holder.start:
         raise No(
             f"the runner of {box} is an older one, which does not say which process {holder.pid} is; nothing was ended",
-            [f"sweepctl exec {box} -- kill {holder.pid}    (if it still is that one)"],
+            [f"sweepctl ssh {box} -- kill {holder.pid}    (if it still is that one)"],
         )
     done = channel.run([channel.python, "-c", END, str(holder.pid), holder.start], timeout=SECONDS)
     if done.returncode == ANOTHER:

@@ -1,12 +1,7 @@
-"""`sweepctl smoke`: a short trial run of the job on this machine, as before each `pulumi up`."""
+"""`sweepctl doctor --smoke`: a short trial run of the job on this machine, as before each `pulumi up`."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -17,15 +12,8 @@ from sweepstack.core.workdir import collect, located
 from sweepstack.launch.smoke import SmokeFailed, ensure
 
 
-def command(
-    force: Annotated[
-        bool, typer.Option("--force", help="Run it even if it has passed with this code and config.")
-    ] = False,
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Try the job here for a batch or two (job.smoke), as `pulumi up` does before it rents. Exit 0: passed."""
-    target, out = Target.find_sweep(stack), Out(as_json=json)
+def smoke(target: Target, force: bool, out: Out) -> int:
+    """Exit 0: it passed. `force`: also where it has passed before. Raises No where it fails, or nothing asks for it."""
     config = StackConfig.load(target.root, target.stack)
     own = own_files(target.root)
     shipment = collect(located(target.root, config.job.workdir), config.job.include, own)
@@ -47,7 +35,7 @@ def command(
         try:
             outcome = ensure(spec, target.root, own=own, progress=progress.say, force=force)
         except SmokeFailed as error:
-            raise No(str(error), [f"fix it, then sweepctl smoke --stack {target.stack}"]) from error
+            raise No(str(error), [f"fix it, then sweepctl doctor --smoke --stack {target.stack}"]) from error
     passed = outcome.passed
     out.document(
         {
