@@ -1,4 +1,4 @@
-"""`sweepctl ssh`: opens a shell on a box, runs a command there, or makes a port of it reachable here."""
+"""`sweepctl ssh`: opens a shell on a box, runs a command there, or makes a port of it reachable."""
 
 from __future__ import annotations
 

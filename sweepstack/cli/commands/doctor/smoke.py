@@ -1,4 +1,4 @@
-"""`sweepctl doctor --smoke`: a short trial run of the job on this machine, as before each `pulumi up`."""
+"""`sweepctl doctor --smoke`: a short trial run of the job here, as before each `pulumi up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sweepctl show`: what produced a cell's copy, or what a receipt says; exports one for other tools."""
+"""`sweepctl show`: what produced a cell's copy, or what a receipt says; exports a receipt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweepstack.core.printable import visible
 from sweepstack.core.records import Receipt
 from sweepstack.evidence.statement import NeedsPassphrase, NotAKey, envelope, fingerprint, load_key, statement
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.canonical import DIGEST, canonical_json, write_atomically
+from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX, canonical_json, write_atomically
 from sweepstack.onbox.common.errors import EvidenceError
 
 
@@ -55,7 +55,7 @@ def command(
     if export and json and output is None:
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
-    if what is not None and not what.startswith("sha256:"):
+    if what is not None and not what.startswith(DIGEST_PREFIX):
         if export:
             raise Unsure("a receipt is exported, and no cell: leave the cell out, or name a receipt by its digest")
         return show_cell(target, what, out)
