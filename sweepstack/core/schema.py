@@ -5,6 +5,7 @@ States, records and receipts carry `schema`, a number; what has none is of befor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +16,16 @@ from sweepstack.core.records import SCHEMA
 KEY = "schema"
 UPDATE_COMMAND = update_fix()
 UPDATE = f"Next: {UPDATE_COMMAND}"
+
+
+def entry(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """What the engine has of one resource, in a state or in a plan, by the names of our models: its inputs, and its
+    outputs over them. All that does not come by the plugin's wire is read by this (docs/adr/025)."""
+    return {**_mapping(resource.get("inputs")), **_mapping(resource.get("outputs"))}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def newer(version: Any, known: int = SCHEMA) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweepstack.core import schema
+
 SAME = frozenset({"same", "refresh", "read"})
 """Operations that change nothing."""
 ENDING = frozenset({"delete", "replace", "create-replacement", "delete-replaced"})
@@ -145,7 +147,7 @@ def _step(entry: Any) -> Step | None:
     old, new = _mapping(entry.get("oldState")), _mapping(entry.get("newState"))
     kind = entry["urn"].split("::")[-2].rsplit("$", 1)[-1] if entry["urn"].count("::") >= 3 else str(new.get("type"))
     inputs = _mapping(old.get("inputs"))
-    before = {**inputs, **_mapping(old.get("outputs"))}
+    before = schema.entry(old)
     return Step(
         op=entry["op"],
         urn=entry["urn"],

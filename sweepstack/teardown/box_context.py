@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 
 from sweepstack.billing.cost import BoxCosts
-from sweepstack.core.box_end import Moves
+from sweepstack.core.box_end import Moves, TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -40,6 +41,13 @@ class BoxFacts:
     """The policies that the state has (`sweepstack.core.policy_text`), as text: that of the entry, or of all."""
     urn: str = ""
     """Of the box, or of a resource on it, as the engine calls it now; "" where that is not known."""
+
+    @classmethod
+    def of(cls, known: object, teardown: TeardownFacts, **more: Any) -> BoxFacts:
+        """What an entry of the state has of it by these names, what its end does there, and `more`."""
+        named = {one.name: getattr(known, one.name) for one in fields(cls) if hasattr(known, one.name)}
+        ends = {"verb": teardown.verb, "kills": teardown.kills, "keeps": teardown.keeps, "moves": teardown.moves}
+        return cls(**named | ends | more)
 
 
 def in_entry(policy: str | None) -> tuple[str, ...]:

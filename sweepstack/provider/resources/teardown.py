@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from sweepstack.billing.budget import BUDGET
 from sweepstack.billing.cost import box_costs
@@ -69,25 +70,10 @@ def context_of(state: BoxState | QueueState | GateState) -> BoxContext:
 def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
     """The facts of the box, by the state of any of its resources. Only the state of the Box has price and age (see
     `priced`)."""
-    name, native_id = (state.name, state.native_id) if isinstance(state, BoxState) else (state.box_name, state.box)
-    facts = BoxFacts(
-        identity=state.identity,
-        evidence=state.evidence,
-        name=name,
-        native_id=native_id,
-        account=state.account,
-        generation=state.generation,
-        verb=state.teardown.verb,
-        kills=state.teardown.kills,
-        keeps=state.teardown.keeps,
-        roster_digest=state.roster_digest,
-        artifacts_digest=artifacts_digest(state.artifacts) if isinstance(state, QueueState) else state.artifacts_digest,
-        moves=state.teardown.moves,
-        policies=in_entry(state.policy),
-    )
-    if isinstance(state, BoxState):
-        return replace(facts, price_per_hour=state.price_per_hour, created_at=state.created_at)
-    return facts
+    more: dict[str, Any] = {} if isinstance(state, BoxState) else {"name": state.box_name, "native_id": state.box}
+    if isinstance(state, QueueState):
+        more["artifacts_digest"] = artifacts_digest(state.artifacts)
+    return BoxFacts.of(state, state.teardown, policies=in_entry(state.policy), **more)
 
 
 def priced(box: BoxContext, state: BoxState | QueueState | GateState) -> BoxContext:

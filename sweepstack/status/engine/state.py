@@ -175,24 +175,7 @@ class BoxEntry(_WithApproval):
             does = None
         if does is None:
             raise SweepstackError(f"box {self.name} has no verb {verb!r} on {self.adapter}")
-        return BoxFacts(
-            identity=self.identity,
-            evidence=self.evidence,
-            name=self.name,
-            native_id=self.native_id,
-            account=self.account,
-            generation=self.generation,
-            verb=verb or self.teardown.verb,
-            kills=does.kills,
-            keeps=does.keeps,
-            roster_digest=self.roster_digest,
-            artifacts_digest=self.artifacts_digest,
-            price_per_hour=self.price_per_hour,
-            created_at=self.created_at,
-            urn=self.urn,
-            moves=self.teardown.moves,
-            policies=self.policies,
-        )
+        return BoxFacts.of(self, self.teardown, verb=verb or self.teardown.verb, kills=does.kills, keeps=does.keeps)
 
 
 class MetricsEntry(Seen):
@@ -310,8 +293,8 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             if resource.get("type") != _TOKEN + kind:
                 continue
             urn = str(resource.get("urn", ""))
-            known = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
-            known |= {"urn": urn, "to_delete": bool(resource.get("delete", False)), "policies": policies}
+            known = schema.entry(resource) | {"urn": urn, "policies": policies}
+            known["to_delete"] = bool(resource.get("delete", False))
             if why := schema.newer(known.get(schema.KEY)):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             try:
@@ -346,9 +329,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
 def _policies(resources: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Also of entries that can't be read otherwise."""
     ours = {_TOKEN + kind for kind in ("Identity", "Box", "Gate", "Volume")}
-    known = (
-        {**(one.get("inputs") or {}), **(one.get("outputs") or {})} for one in resources if one.get("type") in ours
-    )
+    known = (schema.entry(one) for one in resources if one.get("type") in ours)
     return tuple(dict.fromkeys(one["policy"] for one in known if isinstance(one.get("policy"), str)))
 
 
