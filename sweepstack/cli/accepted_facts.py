@@ -22,7 +22,7 @@ from sweepstack.profiles.facts import VERB_WORDS, DatedFact, Leaning
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Profile
 
-STALE = "sweepctl profile stale"
+STALE = "sweepctl profile check --old"
 
 
 class NoProfile(Unsure):

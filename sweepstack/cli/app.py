@@ -5,7 +5,7 @@ The group of all commands: lists them by sections, and reports errors as JSON if
 Finds the commands of `sweepctl`, and imports each only when it runs.
 
 Each is the file or package of its name in `commands/`, here or in an extension. In it, `command` is the function with
-the options; a command that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile stale`)
+the options; a command that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile show`)
 is a package: its `command` has the help of the group, `VERBS` the order of the verbs, and each other file in it is one,
 as in the package of that name in an extension.
 
@@ -133,7 +133,7 @@ class Commands(Verbs):
 
 
 def command_names(group: str = "") -> list[str]:
-    """The names of all commands, or of a group's verbs (`profile stale`), in the order of its `VERBS`."""
+    """The names of all commands, or of a group's verbs (`profile show`), in the order of its `VERBS`."""
     found = list(_files(group))
     order = [f"{group} {verb}" for verb in importlib.import_module(_files()[group].name).VERBS] if group else []
     return [name for name in order if name in found] + [name for name in found if name not in order]
@@ -141,7 +141,7 @@ def command_names(group: str = "") -> list[str]:
 
 @functools.cache
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Imports one command (`status`, `profile stale`), or a group. Raises KeyError if there is none of that name."""
+    """Imports one command (`status`, `profile show`), or a group. Raises KeyError if there is none of that name."""
     module = importlib.import_module(_files(name.rpartition(" ")[0])[name].name)
     plain: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
     if " " not in name and hasattr(module, "VERBS"):
@@ -156,7 +156,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
 
 
 def all_commands() -> dict[str, Any]:
-    """Every command by its name, of a group its verbs (`profile stale`). Imports all."""
+    """Every command by its name, of a group its verbs (`profile show`). Imports all."""
     found = {name: load_command(name) for name in command_names()}
     groups = [name for name, command in found.items() if isinstance(command, TyperGroup)]
     below = {verb: load_command(verb) for group in groups for verb in command_names(group)}

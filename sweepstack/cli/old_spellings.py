@@ -15,6 +15,8 @@ NOW = {
     "forward BOX PORT": "ssh BOX --forward PORT",
     "holders": "doctor",
     "next": "status --next",
+    "profile list": "profile show",
+    "profile stale": "profile check --old",
     "provenance": "show",
     "receipt": "show",
     "smoke": "doctor --smoke",

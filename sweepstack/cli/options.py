@@ -51,6 +51,6 @@ AcceptFact = Annotated[
     typer.Option(
         "--accept-fact",
         metavar="NAME",
-        help="Rely on this old fact of the platform's profile, as `sweepctl profile stale` names it. Repeatable.",
+        help="Rely on this old fact of the platform's profile, as `sweepctl profile check --old` names it. Repeatable.",
     ),
 ]

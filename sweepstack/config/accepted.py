@@ -21,7 +21,7 @@ def _month(value: Any) -> str:
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise wrong("PLATFORM.FACT, as `sweepctl profile stale` names it")
+        raise wrong("PLATFORM.FACT, as `sweepctl profile check --old` names it")
     return value
 
 

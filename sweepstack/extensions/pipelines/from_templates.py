@@ -7,9 +7,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.target import project_root
@@ -36,20 +33,6 @@ SECRETS = (
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _PLACE = re.compile(r"^( *)@SECRETS@\n", re.MULTILINE)
-
-Secret = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--secret",
-        metavar="NAME",
-        help="GitHub: a further secret that the jobs get (a platform's key). Repeatable. GitLab's jobs have all.",
-    ),
-]
-SetUp = Annotated[
-    str | None, typer.Option("--setup", metavar="COMMAND", help="What makes .venv with sweepctl and the engine.")
-]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch that is brought up.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there and differ.")]
 
 
 def repository() -> Path:

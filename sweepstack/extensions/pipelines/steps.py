@@ -18,9 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from sweepstack.channel.ssh.keys import KEY_VARIABLE
 from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
@@ -41,9 +39,6 @@ MAY_BE_EMPTY = frozenset({"PULUMI_CONFIG_PASSPHRASE"})
 RESULT = "result.json"
 REVIEWED = "reviewed.json"
 Kind = Literal["review", "up", "nightly"]
-
-Into = Annotated[Path, typer.Option("--into", metavar="FOLDER", help="Where the files for the next step go.")]
-From = Annotated[Path, typer.Option("--from", metavar="FOLDER", help="What a step before this one has left.")]
 
 
 @dataclass(frozen=True)

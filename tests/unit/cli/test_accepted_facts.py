@@ -1,4 +1,4 @@
-"""Old facts of a profile: `profile stale` shows them, and an approval that relies on one needs its name."""
+"""Old facts of a profile: `profile check --old` shows them, and an approval that relies on one needs its name."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def test_an_approval_names_the_facts_and_the_command_that_accepts_them(old: Worl
 
 
 def test_only_the_platforms_in_use_count_and_not_what_all_their_stacks_accept(old: World) -> None:
-    every = old.run("profile", "stale", "--json", stack=None)
-    used = old.run("profile", "stale", "--used", "--json", stack=None)
+    every = old.run("profile", "check", "--old", "--json", stack=None)
+    used = old.run("profile", "check", "--old", "--used", "--json", stack=None)
     assert {fact["platform"] for fact in used.json["facts"]} == {"local"}
     assert len({fact["platform"] for fact in every.json["facts"]}) > 1
     assert used.code == 1
     for fact in used.json["facts"]:
         accepted = AcceptedFact.model_validate({"month": fact["month"], "accepted": LATER.isoformat()})
         old.file.write_accepted_fact(fact["fact"], accepted)
-    closed = old.run("profile", "stale", "--used", stack=None)
+    closed = old.run("profile", "check", "--old", "--used", stack=None)
     assert closed.code == 0, closed
-    assert old.run("profile", "stale", stack=None).code == 1
+    assert old.run("profile", "check", "--old", stack=None).code == 1
 
 
 def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(
@@ -180,7 +180,7 @@ def test_profile_stale_lists_what_leans_on_old_facts(
     world: World, monkeypatch: pytest.MonkeyPatch, day: date, code: int
 ) -> None:
     monkeypatch.setattr(dates, "today", lambda: day)
-    document = world.run("profile", "stale", "--json", stack=None).json
+    document = world.run("profile", "check", "--old", "--json", stack=None).json
     found = {fact["fact"]: fact for fact in document["facts"]}
     assert ("vastai.verbs" in found) == (day == LATER)
     if day == LATER:
@@ -188,7 +188,10 @@ def test_profile_stale_lists_what_leans_on_old_facts(
         assert (found["vastai.verbs"]["month"], found["vastai.verbs"]["age_months"]) == ("2026-08", 10)
         assert found["vastai.verbs"]["source"]
     assert document["proved_live"]["local"] == "2026-11"
-    shown = world.run("profile", "stale", stack=None)
+    shown = world.run("profile", "check", "--old", stack=None)
     assert shown.code == code
     assert "LAST PROVED LIVE" in shown.out
-    assert world.run("profile", "stale", "--months", "600", "--json", stack=None).json["stale"] <= document["stale"]
+    assert (
+        world.run("profile", "check", "--old", "--months", "600", "--json", stack=None).json["stale"]
+        <= document["stale"]
+    )

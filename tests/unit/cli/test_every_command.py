@@ -18,8 +18,7 @@ DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-
 OF_NO_STACK = (
     {"audit", "init", "new"}
     | {"gotcha list", "gotcha propose"}
-    | {f"profile {verb}" for verb in ("check", "list", "new", "show", "stale")}
-    | {f"ci {verb}" for verb in ("github", "gitlab", "nightly", "post", "review", "reviewed", "up")}
+    | {f"profile {verb}" for verb in ("check", "new", "show")}
 )
 """The one makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
 

@@ -15,6 +15,8 @@ LINES = {
     "forward BOX PORT": ("forward -s a b 80:6006 --json", "ssh b --forward 80:6006 -s a --json"),
     "holders": ("holders b --end 7", "doctor b --end 7"),
     "next": ("next --stack a --json", "status --next --stack a --json"),
+    "profile list": ("profile list --json", "profile show --json"),
+    "profile stale": ("profile stale --used --months 3", "profile check --old --used --months 3"),
     "provenance": ("provenance lr0.1 --evidence s3://b/a", "show lr0.1 --evidence s3://b/a"),
     "receipt": ("receipt --export -o out.json --stack a", "show --export -o out.json --stack a"),
     "smoke": ("smoke --force -s a", "doctor --smoke --force -s a"),

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.commands.profile import list as profile_list
+from sweepstack.cli.commands.profile import show as profile_show
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from tests.unit.cli.support import World
 
 
 def test_list_has_every_platform(world: World) -> None:
-    shown = world.run("profile", "list", "--json", stack=None)
+    shown = world.run("profile", "show", "--json", stack=None)
     assert shown.code == 0
     rows = {row["platform"]: row for row in shown.json["profiles"]}
     assert sorted(rows) == platforms()
     assert (rows["runpod"]["irreversible"], rows["runpod"]["issued_by"], rows["runpod"]["ssh"]) == (True, "api", False)
     assert (rows["autodl"]["native"], rows["autodl"]["issued_by"], rows["autodl"]["ssh"]) == ("关机", "ssh", True)
-    words = world.run("profile", "list", stack=None).out
+    words = world.run("profile", "show", stack=None).out
     assert all(name in words for name in platforms())
 
 
@@ -29,12 +29,12 @@ def test_list_shows_the_others_where_one_does_not_hold(world: World, monkeypatch
             raise ConfigError("profiles/runpod.md does not hold")
         return load_profile(name)
 
-    monkeypatch.setattr(profile_list, "load_profile", broken)
-    shown = world.run("profile", "list", stack=None)
+    monkeypatch.setattr(profile_show, "load_profile", broken)
+    shown = world.run("profile", "show", stack=None)
     assert shown.code == 1
     assert "sweepctl profile check runpod" in shown.out
     assert "vastai" in shown.out
-    assert [one["platform"] for one in world.run("profile", "list", "--json", stack=None).json["broken"]] == ["runpod"]
+    assert [one["platform"] for one in world.run("profile", "show", "--json", stack=None).json["broken"]] == ["runpod"]
 
 
 def test_show_is_for_people_and_whole_for_programs(world: World) -> None:

@@ -33,7 +33,7 @@ class ApproveOptions:
     verb: str = "destroy"
     unclaimed: dict[str, str] = field(default_factory=dict)
     accept_facts: tuple[str, ...] = ()
-    """old facts of the platform's profile that count all the same: names, as `profile stale` shows them"""
+    """old facts of the platform's profile that count all the same: names, as `profile check --old` shows them"""
     signer: Signer | None = None
     """who signs what is written; None: it is not signed"""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERBS = ("list", "show", "check", "explain", "probe", "stale", "new")
+VERBS = ("show", "check", "explain", "probe", "new")
 """Each is the file of its name here."""
 
 

@@ -1,32 +1,53 @@
-"""`sweepctl profile show`: one platform's profile, for people."""
+"""`sweepctl profile show`: all platforms in a table, or one platform's profile, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from datetime import date
+from typing import Annotated, Any
 
 import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import YES, Out, count, money
+from sweepstack.cli.output import NO, YES, Out, count, money
 from sweepstack.core.paths import installed
+from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, words
 from sweepstack.profiles.facts import facts_of
 from sweepstack.profiles.first_contact import remembered
 from sweepstack.profiles.layout import Layout, Verb
-from sweepstack.profiles.load import FOLDER, load_profile
+from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile
 
 VERBS: tuple[Verb, ...] = ("stop", "destroy")
+HEAD = (
+    "PLATFORM",
+    "KIND",
+    "ENDS ITS BILL",
+    "UNDO",
+    "BY",
+    "REACHED",
+    "A TIER OUTLIVES A BOX",
+    "OLD FACTS",
+    "PROVED LIVE",
+)
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="A platform's name.", autocompletion=completion.platforms)],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A platform's name; default: all, a line each.", autocompletion=completion.platforms),
+    ] = None,
     json: AsJson = False,
 ) -> int:
-    """Show a platform: what survives which verb, clocks, prices, conveniences and traps. Exit 2: it does not read."""
+    """Show all platforms; or one: what survives which verb, clocks, prices and traps. Exit 1: a profile is wrong."""
     out, day = Out(as_json=json), dates.today()
+    return _all(out, day) if name is None else _one(name, out, day)
+
+
+def _one(name: str, out: Out, day: date) -> int:
+    """Shows one platform. Raises ConfigError where its profile does not read."""
     profile = load_profile(name)
     facts = facts_of(profile, day)
     out.document(
@@ -116,3 +137,67 @@ def _list(out: Out, title: str, lines: list[str] | tuple[str, ...]) -> None:
         out.line(title, style="bold")
         for line in lines:
             out.line(f"-  {line}")
+
+
+def _all(out: Out, day: date) -> int:
+    """Shows all: how each is reached and ended, how old its facts are. Exit 1: a profile does not hold."""
+    found: list[Profile] = []
+    broken: dict[str, str] = {}
+    for name in platforms():
+        try:
+            found.append(load_profile(name))
+        except ConfigError as error:
+            broken[name] = str(error)
+    out.document(
+        {
+            "today": day.isoformat(),
+            "profiles": [_as_json(profile, day) for profile in found],
+            "broken": [{"platform": name, "problem": problem} for name, problem in broken.items()],
+        }
+    )
+    rows = [_row(profile, day) for profile in found]
+    rows += [(name, *["-"] * (len(HEAD) - 2), "does not hold") for name in broken]
+    out.table(HEAD, sorted(rows))
+    for profile in found:
+        if profile.unavailable:
+            out.line(f"{profile.platform}   can't be used: {profile.unavailable}")
+    out.line(f"{count(len(found), 'profile')}; an old fact is one of more than {dates.MONTHS} months, or never checked")
+    out.next([f"sweepctl profile check {name}" for name in broken] or ["sweepctl profile show NAME"])
+    return NO if broken else YES
+
+
+def _row(profile: Profile, day: date) -> tuple[str, ...]:
+    verb = profile.verbs[profile.meter_stop_verb]
+    facts = facts_of(profile, day)
+    return (
+        profile.platform,
+        profile.kind,
+        verb.native,
+        "never" if verb.irreversible else "yes",
+        words.issued_by(verb).replace("`", ""),
+        words.reached(profile),
+        words.outlives(profile),
+        f"{sum(fact.stale() for fact in facts)} of {len(facts)}",
+        profile.proved_live,
+    )
+
+
+def _as_json(profile: Profile, day: date) -> dict[str, Any]:
+    verb = profile.verbs[profile.meter_stop_verb]
+    facts = facts_of(profile, day)
+    return {
+        "platform": profile.platform,
+        "kind": profile.kind,
+        "meter_stop_verb": profile.meter_stop_verb,
+        "native": verb.native,
+        "irreversible": verb.irreversible,
+        "issued_by": verb.issued_by,
+        "adapter": profile.adapter,
+        "ssh": profile.ssh is not None,
+        "usable": not profile.unavailable,
+        "outlives": words.outlives(profile),
+        "facts": len(facts),
+        "old": sorted(fact.key for fact in facts if fact.stale()),
+        "oldest": min(profile.stamps.values()),
+        "proved_live": profile.proved_live,
+    }

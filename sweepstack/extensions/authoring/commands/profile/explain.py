@@ -38,7 +38,7 @@ def command(
     try:
         fleet = resolve_fleet(config, profiles)
     except ConfigError as error:
-        raise No(str(error), ["sweepctl profile list"]) from error
+        raise No(str(error), ["sweepctl profile show"]) from error
     following = [
         *(f"sweepctl profile show {name}" for name in fleet.platforms),
         f"pulumi preview --stack {target.stack}",

@@ -1,10 +1,87 @@
-"""Pipelines of GitHub and GitLab for the stacks of a repository, and what their jobs run."""
+"""`sweepctl ci`: pipelines of GitHub and GitLab for a repository of stacks, and their steps."""
 
 from __future__ import annotations
 
-VERBS = ("github", "gitlab", "review", "reviewed", "up", "verify", "destroy", "nightly", "post")
-"""Each is the file of its name here."""
+import importlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.output import Unsure
+from sweepstack.core.suggest import did_you_mean
+
+WRITES = ("secret", "setup", "branch", "force")
+TAKES = {
+    "github": WRITES,
+    "gitlab": WRITES,
+    "review": ("into",),
+    "reviewed": ("into", "only", "digest"),
+    "up": ("into",),
+    "verify": ("stack",),
+    "destroy": ("stack",),
+    "nightly": ("into",),
+    "post": ("from", "pages"),
+}
+"""What there is to do, each the file of its name here → its options. `into` and `from` are needed."""
 
 
-def command() -> None:
+def command(
+    what: Annotated[
+        str,
+        typer.Argument(help=f"github, gitlab: write its pipelines. A step of their jobs: {', '.join([*TAKES][2:])}."),
+    ],
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="GitHub: a further secret that the jobs get (a platform's key). Repeatable. GitLab's jobs have all.",
+        ),
+    ] = None,
+    setup: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="What makes .venv with sweepctl and the engine.")
+    ] = None,
+    branch: Annotated[str | None, typer.Option(metavar="NAME", help="The branch that is brought up.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there and differ.")] = False,
+    into: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A step: where the files for the next one go.")
+    ] = None,
+    left: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="post: what a step before this one has left.")
+    ] = None,
+    pages: Annotated[
+        str, typer.Option(metavar="URL", help="post: where the job keeps the pages of its reviews: comments link it.")
+    ] = "",
+    only: Annotated[str, typer.Option(metavar="STACK", help="reviewed: this stack alone, with --digest.")] = "",
+    digest: Annotated[str, typer.Option(metavar="sha256:…", help="reviewed: the digest that a person has read.")] = "",
+    stack: Stack = None,
+    json: AsJson = False,
+) -> int:
     """Write pipelines for a repository of stacks (github, gitlab), and what their jobs run (the others)."""
+    if what not in TAKES:
+        raise Unsure(
+            f"ci {what}: there is no such thing to do{did_you_mean(what, TAKES)}; there are {', '.join(TAKES)}"
+        )
+    given = {
+        "secret": secret,
+        "setup": setup,
+        "branch": branch,
+        "force": force,
+        "into": into,
+        "from": left,
+        "pages": pages,
+        "only": only,
+        "digest": digest,
+    }
+    takes = TAKES[what]
+    for name, value in given.items():
+        if value and name not in takes:
+            raise Unsure(f"ci {what} takes no --{name}")
+        if value is None and name in takes and name in ("into", "from"):
+            raise Unsure(f"ci {what} needs --{name} FOLDER")
+    words = {("left" if name == "from" else name): value for name, value in given.items() if name in takes}
+    if "stack" in takes:
+        words["stack"] = stack
+    code: int = importlib.import_module(f"{__name__}.{what}").command(**words, json=json)
+    return code

@@ -6,7 +6,6 @@ import json as json_module
 import tempfile
 from pathlib import Path
 
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.extensions.pipelines import steps
@@ -15,7 +14,7 @@ from sweepstack.extensions.pipelines.commands.ci.review import reviewed
 from sweepstack.extensions.pipelines.forge import here
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
+def command(stack: str | None = None, json: bool = False) -> int:
     """End a stack whose approval and receipt hold now: look at them, `pulumi destroy`, and see that nothing bills."""
     job, _ = here()
     target = Target.find(stack)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.options import AsJson
+from collections.abc import Sequence
+
 from sweepstack.core.paths import docs_page
 from sweepstack.extensions.pipelines import from_templates
-from sweepstack.extensions.pipelines.from_templates import Branch, Force, Secret, SetUp
 
 FILES = ("review", "up", "by-hand", "nightly")
 FOLDER = ".github/workflows"
@@ -13,7 +13,11 @@ VALUE = "${{{{ secrets.{} }}}}"
 
 
 def command(
-    secret: Secret = None, setup: SetUp = None, branch: Branch = None, force: Force = False, json: AsJson = False
+    secret: Sequence[str] | None = None,
+    setup: str | None = None,
+    branch: str | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> int:
     """Write the workflows: review of each request, `up` on merge, verify and destroy by hand, a look every night."""
     root = from_templates.repository()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.options import AsJson
+from collections.abc import Sequence
+
 from sweepstack.cli.output import No
 from sweepstack.core.paths import docs_page
 from sweepstack.extensions.pipelines import from_templates
-from sweepstack.extensions.pipelines.from_templates import Branch, Force, Secret, SetUp
 
 FILE = ".gitlab/sweeps.yml"
 MAIN = ".gitlab-ci.yml"
@@ -14,7 +14,11 @@ INCLUDE = f"include:\n  - local: {FILE}\n"
 
 
 def command(
-    secret: Secret = None, setup: SetUp = None, branch: Branch = None, force: Force = False, json: AsJson = False
+    secret: Sequence[str] | None = None,
+    setup: str | None = None,
+    branch: str | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> int:
     """Write the pipeline: review of each request, `up` on merge, verify and destroy by hand, a look every night."""
     if secret:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, span
 from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.forge import here
-from sweepstack.extensions.pipelines.steps import Into, Result
+from sweepstack.extensions.pipelines.steps import Result
 
 TITLE = "Sweeps: what needs a person"
 MOST_LINES = 200
@@ -37,7 +36,7 @@ class Look:
     said: str
 
 
-def command(into: Into, json: AsJson = False) -> int:
+def command(into: Path, json: bool = False) -> int:
     """Look at accounts, clocks, budget, balance, ledger and old facts; write the text of one issue."""
     job, _ = here()
     root = project_root()
@@ -117,7 +116,7 @@ def of_status(code: int, seen: dict[str, Any]) -> tuple[int, list[str]]:
 
 def _looks(root: Path, env: dict[str, str]) -> Iterator[Look]:
     yield _look(root, env, "audit")
-    yield _look(root, env, "profile", "stale", "--used")
+    yield _look(root, env, "profile", "check", "--old", "--used")
     for stack in StackFile.stacks(root):
         exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null")
         if exported.code:

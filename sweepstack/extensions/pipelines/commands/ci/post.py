@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.extensions.pipelines.forge import Forge, Job, State, clipped, first_line, here, same
-from sweepstack.extensions.pipelines.steps import From, Kind, Result, StackResult
+from sweepstack.extensions.pipelines.steps import Kind, Result, StackResult
 from sweepstack.review.markdown import MOST, marked_stack, marker
 
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'*+,;=%-]+")
@@ -20,11 +17,6 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 MOST_SUMMARY = 250_000
 """Characters: GitHub takes a mebibyte of a step, and a character has four bytes at most."""
 ISSUE = "<!-- sweepctl nightly -->"
-
-
-Pages = Annotated[
-    str, typer.Option("--pages", metavar="URL", help="Where the job keeps the pages of its reviews: comments link it.")
-]
 
 
 def signed(text: str, job: Job, at: str, page: str, pages: str) -> str:
@@ -46,7 +38,7 @@ def status_text(one: StackResult) -> str:
     return f"{one.words}; {one.digest}" if one.digest else one.words
 
 
-def command(left: From, pages: Pages = "", json: AsJson = False) -> int:
+def command(left: Path, pages: str = "", json: bool = False) -> int:
     """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
     job, client = here()
     result = Result.read(left)

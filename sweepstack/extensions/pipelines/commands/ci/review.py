@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import Touched, fork_point, git, touched
 from sweepstack.extensions.pipelines.forge import here
-from sweepstack.extensions.pipelines.steps import Into, StackResult
+from sweepstack.extensions.pipelines.steps import StackResult
 
 _NEW = "The backend has no stack {stack} yet: this was previewed against an empty state. `ci up` makes it.\n"
 WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
 
 
-def command(into: Into, json: AsJson = False) -> int:
+def command(into: Path, json: bool = False) -> int:
     """Review each stack that this change touches, for the step that posts it. Changes nothing that runs."""
     job, _ = here()
     root = project_root()

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out
 from sweepstack.cli.target import project_root
 from sweepstack.extensions.pipelines.changes import git, last_commit, newer, superseded, touched
 from sweepstack.extensions.pipelines.commands.ci.post import status_name
 from sweepstack.extensions.pipelines.commands.ci.up import BEGUN, cut
 from sweepstack.extensions.pipelines.forge import Forge, here
-from sweepstack.extensions.pipelines.steps import REVIEWED, Into, Result
+from sweepstack.extensions.pipelines.steps import REVIEWED, Result
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
 
 MOST_NEWER = 50
 """So many newer commits are looked at: each is a request to the forge."""
 
 
-def command(
-    into: Into,
-    only: Annotated[
-        str, typer.Option("--only", metavar="STACK", help="This stack alone, by hand, with --digest.")
-    ] = "",
-    digest: Annotated[str, typer.Option(metavar="sha256:…", help="The digest that a person has read.")] = "",
-    json: AsJson = False,
-) -> int:
+def command(into: Path, only: str = "", digest: str = "", json: bool = False) -> int:
     """Write down which review each stack of this push had, by the status on its request's last commit."""
     job, client = here()
     root = project_root()

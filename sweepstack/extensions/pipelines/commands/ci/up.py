@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside
 from sweepstack.cli.target import project_root
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import superseded
 from sweepstack.extensions.pipelines.commands.ci.review import reviewed
 from sweepstack.extensions.pipelines.forge import here
-from sweepstack.extensions.pipelines.steps import REVIEWED, Into, StackResult
+from sweepstack.extensions.pipelines.steps import REVIEWED, StackResult
 from sweepstack.onbox.common.units import spell_rate
 
 BEGUN = ("up", "begun", "`pulumi up`")
@@ -22,7 +21,7 @@ BEGUN = ("up", "begun", "`pulumi up`")
 _PART = "It may have rented a part: `sweepctl status --stack {stack}` says what bills. Then start this job again.\n"
 
 
-def command(into: Into, json: AsJson = False) -> int:
+def command(into: Path, json: bool = False) -> int:
     """Bring up each merged stack whose change is still the reviewed one; refuse the others, with a review of today."""
     job, _ = here()
     root = project_root()

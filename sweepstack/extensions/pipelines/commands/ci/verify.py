@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import Out
 from sweepstack.cli.target import Target
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.forge import here
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
+def command(stack: str | None = None, json: bool = False) -> int:
     """Pull and verify a stack with the keys of this job; prints the receipt to approve. Ends nothing."""
     here()
     target = Target.find(stack)
