@@ -28,8 +28,8 @@ SECOND_LINE = (
     "its first one, a destroy that a box refuses which does not say what it holds, is one command too far"
 )
 PULL_FIRST = (
-    "each loss alone leads out; `--also` brings the boxes back, and without its launch a box is only given up: what is "
-    "sealed there is pulled before that"
+    "each loss alone leads out; the mend of the one takes a command, and a box without its records is only given up: "
+    "what is sealed there is pulled before that"
 )
 
 KNOWN: dict[tuple[str, str], str] = {
@@ -58,6 +58,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("finished", "state: torn and volumes: gone"): COPY_FIRST,
     ("finished", "state: torn and pull_to: another folder"): COPY_FIRST,
     ("finished", "launch: torn and registry: torn"): PULL_FIRST,
+    ("finished", "records: gone and identity in the state: gone"): PULL_FIRST,
     ("half", "box's record: torn and state: torn"): SECOND_LINE,
     ("half", "box's record: torn and entries of the state: of a newer version"): SECOND_LINE,
 }
