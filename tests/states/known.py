@@ -31,6 +31,10 @@ PULL_FIRST = (
     "each loss alone leads out; the mend of the one takes a command, and a box without its records is only given up: "
     "what is sealed there is pulled before that"
 )
+ADOPTED_FIRST = (
+    "each loss alone leads out; the name of the computer, the new backend and the up that adopts the boxes take a "
+    "command each, and then they can end"
+)
 
 KNOWN: dict[tuple[str, str], str] = {
     ("*", "this computer's data: on a read-only disk"): ON_THAT_DISK,
@@ -59,6 +63,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("finished", "state: torn and pull_to: another folder"): COPY_FIRST,
     ("finished", "launch: torn and registry: torn"): PULL_FIRST,
     ("finished", "records: gone and identity in the state: gone"): PULL_FIRST,
+    ("finished", "this computer: renamed and backend: lost, at another URL now"): ADOPTED_FIRST,
     ("half", "box's record: torn and state: torn"): SECOND_LINE,
     ("half", "box's record: torn and entries of the state: of a newer version"): SECOND_LINE,
 }
