@@ -32,7 +32,7 @@ from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
-    ("Begin", ("init", "new", "doctor", "place", "profile", "gotcha", "policy")),
+    ("Begin", ("init", "new", "doctor", "place", "profile", "policy")),
     ("Watch", ("status", "wait", "logs", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "show", "publish")),

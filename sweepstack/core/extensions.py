@@ -7,10 +7,8 @@ from sweepstack.core.paths import PACKAGE
 FOLDER = PACKAGE / "extensions"
 COMMANDS = {
     "ci": "pipelines",
-    "gotcha": "authoring",
     "profile explain": "authoring",
     "profile new": "authoring",
-    "profile probe": "authoring",
     "worker-ended": "slurm",
 }
 """Command, or verb of a group → the extension that brings it. Read only where that is not installed, to say so."""

@@ -1,4 +1,4 @@
-"""`sweepctl profile probe` on a rented box: the facts of its platform, asked of the machine itself."""
+"""`sweepctl profile explain --box` on a rented box: the facts of its platform, asked of the machine itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_rented_box_is_asked_for_the_facts_of_its_platform(platform: str, tmp_
         without_internet(stack)
         ok(stack.run("pulumi", "stack", "init", stack.name, "--non-interactive"))
         ok(stack.up(timeout=400))
-        shown = stack.sweepctl("profile", "probe", "box-0", "--json", timeout=300)
+        shown = stack.sweepctl("profile", "explain", "--box", "box-0", "--json", timeout=300)
         assert shown.rc in (0, 1), str(shown)
         document = shown.json()
         assert document["platform"] == platform
@@ -31,7 +31,11 @@ def test_a_rented_box_is_asked_for_the_facts_of_its_platform(platform: str, tmp_
         assert {verdict for _, verdict in verdicts} == {"agrees", "told"}, document["answers"]
         assert verdicts.count(("tiers", "agrees")) == 3, document["answers"]
         assert ("own_key", "agrees") in verdicts, document["answers"]
-        assert_failed(stack.sweepctl("profile", "probe", "box-0", "--after-stop", timeout=300), "was never left there")
-        begun = stack.sweepctl("profile", "probe", "box-0", "--before-stop", timeout=300)
+        assert_failed(
+            stack.sweepctl("profile", "explain", "--box", "box-0", "--after-stop", timeout=300), "was never left there"
+        )
+        begun = stack.sweepctl("profile", "explain", "--box", "box-0", "--before-stop", timeout=300)
         assert "--after-stop" in begun.text, str(begun)
-        assert_failed(stack.sweepctl("profile", "probe", "box-0", "--after-stop", timeout=300), "was not stopped since")
+        assert_failed(
+            stack.sweepctl("profile", "explain", "--box", "box-0", "--after-stop", timeout=300), "was not stopped since"
+        )

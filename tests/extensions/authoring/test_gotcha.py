@@ -1,4 +1,4 @@
-"""`sweepctl gotcha`: what is below the bar is refused, what is known is named, and nothing is edited."""
+"""`sweepctl profile new --gotcha`: what is below the bar is refused, what is known is named, and nothing is edited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = {
 def propose(world: World, *more: str, types: str | None = None, **changed: str | None) -> Result:
     given = {name: text for name, text in (GOOD | changed).items() if text is not None}
     options = [word for name, text in given.items() for word in (f"--{name}", text)]
-    return world.run("gotcha", "propose", *options, *more, stack=None, types=types, fresh=False)
+    return world.run("profile", "new", "--gotcha", *options, *more, stack=None, types=types, fresh=False)
 
 
 def applied(patch: Path, folder: Path) -> Path:
@@ -157,8 +157,10 @@ def test_what_is_not_given_is_asked_for(world: World) -> None:
 
 
 def test_list_shows_them_by_platform(world: World) -> None:
-    shown = world.run("gotcha", "list", "--platform", "autodl", "--json", stack=None, fresh=False).json["gotchas"]
+    shown = world.run(
+        "profile", "explain", "--gotchas", "--platform", "autodl", "--json", stack=None, fresh=False
+    ).json["gotchas"]
     assert {"AD1", "AD-DANGER", "AD7"} <= {one["id"] for one in shown}
     assert {one["platform"] for one in shown} == {"autodl"}
-    everything = world.run("gotcha", "list", "--json", stack=None, fresh=False).json["gotchas"]
+    everything = world.run("profile", "explain", "--gotchas", "--json", stack=None, fresh=False).json["gotchas"]
     assert {"U1", "MN1", "RP1"} <= {one["id"] for one in everything}

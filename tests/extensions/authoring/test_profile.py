@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.extensions.authoring import box_answers
-from sweepstack.extensions.authoring.commands.profile import probe
+from sweepstack.extensions.authoring import box_answers, probe
 from sweepstack.extensions.authoring.explain import DECIDES, UNDATED
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from tests.unit.cli.support import World
@@ -54,7 +53,7 @@ def test_probe_asks_a_box_and_proposes_a_patch_that_applies(world: World, quiet:
     root = next(box.root for box in world.boxes if box.name == "box-0")
     before = (FOLDER / "local.md").read_bytes()
     patch = tmp_path / "stamps.patch"
-    shown = world.run("profile", "probe", "box-0", "--json", "--patch", str(patch))
+    shown = world.run("profile", "explain", "--box", "box-0", "--json", "--patch", str(patch))
     document = shown.json
     told = {(one["fact"], one["profile"]): one for one in document["answers"]}
     assert document["platform"] == "local"
@@ -69,7 +68,7 @@ def test_probe_asks_a_box_and_proposes_a_patch_that_applies(world: World, quiet:
         (tree / "local.md").write_bytes(before)
         subprocess.run(["git", "apply", str(patch)], cwd=tree.parent, check=True)
         assert (tree / "local.md").read_bytes() != before
-    words = world.run("profile", "probe", "box-0").out
+    words = world.run("profile", "explain", "--box", "box-0").out
     assert "not asked: what survives a stop" in " ".join(words.split())
 
 
@@ -77,10 +76,10 @@ def test_probe_contradicts(world: World, quiet: None) -> None:
     world.full()
     root = next(box.root for box in world.boxes if box.name == "box-0")
     (root / "scratch").rename(root / "elsewhere")
-    shown = world.run("profile", "probe", "box-0", "--json")
+    shown = world.run("profile", "explain", "--box", "box-0", "--json")
     assert shown.code == 1
     assert shown.json["contradicted"] == 1
-    assert "CONTRADICTED" in world.run("profile", "probe", "box-0").out
+    assert "CONTRADICTED" in world.run("profile", "explain", "--box", "box-0").out
 
 
 def test_a_box_that_only_a_person_reaches_is_not_asked_here(
@@ -89,33 +88,33 @@ def test_a_box_that_only_a_person_reaches_is_not_asked_here(
     world.full()
     by_hand = load_profile("local").model_copy(update={"by_hand": load_profile("manual").by_hand})
     monkeypatch.setattr(probe, "load_profile", lambda _: by_hand)
-    refused = world.run("profile", "probe", "box-0")
+    refused = world.run("profile", "explain", "--box", "box-0")
     assert (refused.code, "that only a person reaches" in " ".join(refused.err.split())) == (1, True)
 
 
 def test_what_a_stop_left_is_looked_for_only_after_one(world: World, quiet: None) -> None:
     world.full()
     root = next(box.root for box in world.boxes if box.name == "box-0")
-    early = world.run("profile", "probe", "box-0", "--after-stop")
+    early = world.run("profile", "explain", "--box", "box-0", "--after-stop")
     assert (early.code, "it was never left there" in " ".join(early.err.split())) == (1, True)
-    begun = world.run("profile", "probe", "box-0", "--before-stop")
+    begun = world.run("profile", "explain", "--box", "box-0", "--before-stop")
     assert "--after-stop" in begun.out
     marks = {place: root / place / f"{box_answers.MARK}-box-0" for place in ("scratch", "data", "mnt/durable")}
     assert all(mark.is_file() for mark in marks.values())
-    world.run("profile", "probe", "box-0")
+    world.run("profile", "explain", "--box", "box-0")
     assert all(mark.is_file() for mark in marks.values()), "a visit between the two takes none away"
     assert not [path for mark in marks.values() for path in mark.parent.glob("*.try")]
-    never = world.run("profile", "probe", "box-0", "--after-stop")
+    never = world.run("profile", "explain", "--box", "box-0", "--after-stop")
     assert (never.code, "was not stopped since" in " ".join(never.err.split())) == (1, True)
     for mark in marks.values():  # as of another start; the stop wiped scratch
         mark.write_text(mark.read_text().partition("\n")[0] + "\nan earlier start")
     marks["scratch"].unlink()
-    seen = world.run("profile", "probe", "box-0", "--after-stop", "--json").json["answers"]
+    seen = world.run("profile", "explain", "--box", "box-0", "--after-stop", "--json").json["answers"]
     told = {one["profile"]: one for one in seen}
     assert told["scratch does not survive a stop"]["box"].startswith("its mark is gone after a stop")
     assert told["data survives a stop"]["verdict"] == "agrees"
     assert not any(mark.exists() for mark in marks.values())
-    assert world.run("profile", "probe", "box-0", "--before-stop", "--after-stop").code == 2
+    assert world.run("profile", "explain", "--box", "box-0", "--before-stop", "--after-stop").code == 2
 
 
 def test_mirrors_are_held_against_the_vendor_by_the_same_route() -> None:

@@ -15,11 +15,7 @@ from sweepstack.core.paths import PACKAGE
 from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-OF_NO_STACK = (
-    {"audit", "init", "new"}
-    | {"gotcha list", "gotcha propose"}
-    | {f"profile {verb}" for verb in ("check", "new", "show")}
-)
+OF_NO_STACK = {"audit", "init", "new"} | {f"profile {verb}" for verb in ("check", "new", "show")}
 """The one makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
 
 

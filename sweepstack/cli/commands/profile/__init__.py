@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERBS = ("show", "check", "explain", "probe", "new")
+VERBS = ("show", "check", "explain", "new")
 """Each is the file of its name here."""
 
 

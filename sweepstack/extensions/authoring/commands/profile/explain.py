@@ -1,9 +1,10 @@
-"""`sweepctl profile explain`: which facts of which profile the plan of a stack leans on."""
+"""`sweepctl profile explain`: which facts a stack's plan leans on, what a box says of them; traps."""
 
 from __future__ import annotations
 
 import json as json_text
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +14,14 @@ from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.suggest import did_you_mean
 from sweepstack.extensions.authoring.explain import Leaned, explained, overridden
+from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL, known_gotchas
+from sweepstack.extensions.authoring.probe import probe
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts
 from sweepstack.profiles.fleet import resolve_fleet
-from sweepstack.profiles.load import load_profiles
+from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 
@@ -26,13 +30,58 @@ def command(
     name: Annotated[
         str | None, typer.Argument(metavar="[STACK]", help="As --stack.", autocompletion=completion.stacks)
     ] = None,
+    box: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BOX",
+            help="Ask this box for its platform's facts instead; edits nothing.",
+            autocompletion=completion.boxes,
+        ),
+    ] = None,
+    before_stop: Annotated[
+        bool,
+        typer.Option("--before-stop", help="--box: leave a small file in each tier, to be looked for after a stop."),
+    ] = False,
+    after_stop: Annotated[
+        bool, typer.Option("--after-stop", help="--box: look which of these files a stop left, and take them away.")
+    ] = False,
+    patch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="--box: write the proposed stamps there, for `git apply`.")
+    ] = None,
+    gotchas: Annotated[
+        bool, typer.Option("--gotchas", help="Show the traps that are known instead, with the id that stays.")
+    ] = False,
+    platform: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"--gotchas: only this platform's, or `{UNIVERSAL}`.")
+    ] = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Show which facts a stack's plan leans on, how old each is, and what it decided. Exit 1: no candidate fits."""
+    """Show which facts a stack's plan leans on and what each decided. Exit 1: none fits, or the box contradicts one."""
+    out = Out(as_json=json)
+    if (box and gotchas) or (not box and (before_stop or after_stop or patch)) or (platform and not gotchas):
+        raise Unsure("--before-stop, --after-stop and --patch go with --box, --platform with --gotchas")
+    if gotchas:
+        return _gotchas(platform, out)
     if name and stack and name != stack:
         raise Unsure(f"explain {name}, or --stack {stack}? Name one of them")
-    target, out, day = Target.find_sweep(name or stack), Out(as_json=json), dates.today()
+    target = Target.find_sweep(name or stack)
+    return probe(target, box, before_stop, after_stop, patch, out) if box else _explain(target, out)
+
+
+def _gotchas(platform: str | None, out: Out) -> int:
+    names = [*platforms(), UNIVERSAL]
+    if platform is not None and platform not in names:
+        raise No(f"there is no platform {platform}{did_you_mean(platform, names)}", ["sweepctl profile show"])
+    found = [one for one in known_gotchas() if platform in (None, one.platform)]
+    out.document({"gotchas": [vars(one) for one in found]})
+    for one in found:
+        out.line(f"{one.id}  {one.platform}: {one.text}")
+    return YES
+
+
+def _explain(target: Target, out: Out) -> int:
+    day = dates.today()
     config = StackConfig.load(target.root, target.stack)
     profiles = load_profiles(config.candidates)
     try:

@@ -1,15 +1,12 @@
-"""`sweepctl profile probe`: asks a live box for the facts of its platform, and proposes stamps."""
+"""`profile explain --box`: asks a live box for its platform's facts, and proposes stamps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from sweepstack.cli.box_access import find_box, way_to
-from sweepstack.cli.options import AsJson, Box, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
@@ -27,24 +24,10 @@ SECONDS = 180.0
 """So long may the box take: its routes are timed one after another."""
 
 
-def command(
-    box: Box,
-    before_stop: Annotated[
-        bool, typer.Option("--before-stop", help="Leave a small file in each tier, to be looked for after a stop.")
-    ] = False,
-    after_stop: Annotated[
-        bool, typer.Option("--after-stop", help="Look which of these files a stop left, and take them away.")
-    ] = False,
-    patch: Annotated[
-        Path | None, typer.Option("--patch", metavar="FILE", help="Write the proposed stamps there, for `git apply`.")
-    ] = None,
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Ask a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact."""
+def probe(target: Target, box: str, before_stop: bool, after_stop: bool, patch: Path | None, out: Out) -> int:
+    """Asks a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact."""
     if before_stop and after_stop:
         raise Unsure("--before-stop and --after-stop are two visits, with a stop in between")
-    target, out = Target.find_sweep(stack), Out(as_json=json)
     entry = find_box(target, box)
     profile = _profile(entry)
     if profile.by_hand is not None:
@@ -123,8 +106,8 @@ def _after(profile: Profile, seen: Mapping[str, Any], *, volume: bool) -> list[A
     left = [found for found in tiers.values() if found.get("marked")]
     if not left:
         raise No(
-            "no tier has a file of `profile probe --before-stop`: it was never left there, or nothing at all survived, "
-            "and one can't be told from the other"
+            "no tier has a file of `profile explain --box BOX --before-stop`: it was never left there, or nothing "
+            "at all survived, and one can't be told from the other"
         )
     if any(found.get("since") == seen.get("boot") for found in left):
         raise No("the box was not stopped since --before-stop: it runs since the same start. The files stay there")
@@ -159,7 +142,7 @@ def _next(
         return [
             f"pulumi up --stack {target.stack}    (after {want}: stopped; {_cost(profile)})",
             f"pulumi up --stack {target.stack}    (after {want}: running)",
-            f"sweepctl profile probe {entry.name} --stack {target.stack} --after-stop",
+            f"sweepctl profile explain --box {entry.name} --stack {target.stack} --after-stop",
         ]
     if patch is not None:
         return [f"git apply {patch}", ".venv/bin/python docs/generate.py"]

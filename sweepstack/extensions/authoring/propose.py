@@ -1,15 +1,12 @@
-"""`sweepctl gotcha propose`: holds a new gotcha against the bar, and writes it as a patch for review."""
+"""`profile new --gotcha`: holds a new gotcha against the bar, and writes it as a patch."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile
@@ -40,29 +37,13 @@ ASKED = {
 LOG_LINES = 20
 
 
-def command(
-    symptom: Annotated[str | None, typer.Option(help="What is seen.")] = None,
-    cause: Annotated[str | None, typer.Option(help="The mechanism behind it.")] = None,
-    fix: Annotated[str | None, typer.Option(help="What has to change.")] = None,
-    reproduction: Annotated[str | None, typer.Option(help="The command that shows it.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A log that shows it, instead: its last lines.")
-    ] = None,
-    platform: Annotated[str | None, typer.Option(metavar="NAME", help=f"Whose it is; `{UNIVERSAL}`: on any.")] = None,
-    unlike: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="It is another one than this. Repeatable.")
-    ] = None,
-    replaces: Annotated[
-        str, typer.Option(metavar="ID", help="It takes this one's place, where a profile is full.")
-    ] = "",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE")] = Path("gotcha.patch"),
-    json: AsJson = False,
+def propose(
+    given: dict[str, str | None], log: Path | None, unlike: Sequence[str], replaces: str, output: Path, out: Out
 ) -> int:
-    """Write a new gotcha as a patch for review; no profile is edited. Exit 1: it is below the bar, or known already."""
-    out = Out(as_json=json)
-    given = {"symptom": symptom, "cause": cause, "fix": fix, "reproduction": reproduction, "platform": platform}
+    """Writes it as a patch. `given`: what was said, by the names in `ASKED`; the rest is asked for. Raises No where it
+    is below the bar, or known already."""
     if log is not None:
-        given["reproduction"] = _last_lines(log)
+        given = {**given, "reproduction": _last_lines(log)}
     words = {name: text if text is not None else _asked(name) for name, text in given.items()}
     whose, names = words.pop("platform").strip(), [*platforms(), UNIVERSAL]
     if whose not in names:
@@ -74,14 +55,18 @@ def command(
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise No(
-            f"it is below the bar, so nothing was written:\n{lines}", ["sweepctl gotcha propose    (with that mended)"]
+            f"it is below the bar, so nothing was written:\n{lines}",
+            ["sweepctl profile new --gotcha    (with that mended)"],
         )
-    others = [one for one in known_gotchas() if one.id not in (*(unlike or ()), replaces)]
+    others = [one for one in known_gotchas() if one.id not in (*unlike, replaces)]
     if alike := near(proposal.text, others):
         first = alike[0]
         raise No(
             f"{first.id} ({first.platform}) says much the same, so nothing was written: {first.text}",
-            [f"sweepctl gotcha propose … --unlike {first.id}    (if it is another one)", "sweepctl gotcha list"],
+            [
+                f"sweepctl profile new --gotcha … --unlike {first.id}    (if it is another one)",
+                "sweepctl profile explain --gotchas",
+            ],
         )
     try:
         new, diff = patch(whose, proposal, f"{dates.today():%Y-%m}", replaces=replaces)
