@@ -603,7 +603,7 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
     assert lost.code == 2
     asked = world.calls()  # which backend it is, to name the way back
     assert "sweepctl new" not in lost.err
-    assert f"next   sweepctl results --evidence {world.evidence}    (also logs, curves, provenance, verify)" in lost.err
+    assert f"next   sweepctl results --evidence {world.evidence}    (also logs, show, verify)" in lost.err
     assert f"cp {world.evidence}/stack-files/Pulumi.sweep-t.yaml {world.file.path} && pulumi" in lost.err
     world.monkeypatch.chdir(world.folder)  # no project at all
     place = ("--evidence", str(world.evidence))

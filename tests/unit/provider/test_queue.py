@@ -816,7 +816,7 @@ def test_another_process_that_holds_the_runner_s_lock_is_named(sweep: Sweep) -> 
         with pytest.raises(SweepstackError) as refused:
             QUEUE.delete(sweep.op("Queue"), "q", queue)
         assert f"runner.lock (process {other.pid} there" in str(refused.value)
-        assert f"exec --stack sweep-t box-0 -- kill {other.pid} && pulumi destroy --stack sweep-t" in str(refused.value)
+        assert f"ssh --stack sweep-t box-0 -- kill {other.pid} && pulumi destroy --stack sweep-t" in str(refused.value)
         other.kill()
     QUEUE.delete(sweep.op("Queue"), "q", queue)
 
