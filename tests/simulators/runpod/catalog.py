@@ -6,7 +6,7 @@ stand in no data centre that can be named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 SECURE, COMMUNITY = "SECURE", "COMMUNITY"
@@ -94,8 +94,8 @@ def _full(count: int = 400) -> dict[tuple[str, str, str | None], int]:
 class Stock:
     """What is free now: (GPU type, cloud, data centre or None) → GPUs. Tests change it as they like."""
 
-    gpus: dict[str, GpuType] = field(default_factory=lambda: {gpu.id: gpu for gpu in GPUS})
-    centers: dict[str, DataCenter] = field(default_factory=lambda: {center.id: center for center in CENTERS})
+    gpus: dict[str, GpuType] = field(default_factory=lambda: {gpu.id: replace(gpu) for gpu in GPUS})
+    centers: dict[str, DataCenter] = field(default_factory=lambda: {center.id: replace(center) for center in CENTERS})
     free: dict[tuple[str, str, str | None], int] = field(default_factory=_full)
     floors: dict[tuple[str, str], float] = field(default_factory=dict)
     """(GPU type, cloud) → the least bid that holds now, USD an hour for a single GPU; else half of the price."""
