@@ -254,10 +254,8 @@ class _Look:
         """A call that looks at this box."""
         known = box.context()
         first = next(other for other in self.sources.state.boxes if other.adapter == box.adapter) is box
-        queue, identity = (
-            self.sources.state.queue_of(box.native_id),
-            identity_of(self.sources.state, self.sources.store),
-        )
+        queue = self.sources.state.queue_of(box.native_id)
+        identity = identity_of(self.sources.state, self.sources.store)
 
         def seen() -> BoxSnapshot:
             platform = None

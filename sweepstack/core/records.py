@@ -358,12 +358,10 @@ class Birth(Record):
     egress_per_gb: float | None = later(None)  # USD, as it was offered
     policy: str = later("")  # digest of the policy that binds it; its text is in the engine's state
     key: str = later("")  # digest of the key that asked, where the platform may not say whose key it is
-    launch_by: Moment | None = later(
-        None
-    )  # a lease after it was asked for: nothing on it ends its bill before a launch
-    notes_requests: bool = later(
-        False
-    )  # `asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none
+    launch_by: Moment | None = later(None)
+    """A lease after it was asked for: nothing on it ends its bill before a launch."""
+    notes_requests: bool = later(False)
+    """`asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none."""
 
     @property
     def never_asked(self) -> bool:

@@ -21,10 +21,16 @@ UPDATE = f"Next: {UPDATE_COMMAND}"
 def entry(resource: Mapping[str, Any]) -> dict[str, Any]:
     """What the engine has of one resource, in a state or in a plan, by the names of our models: its inputs, and its
     outputs over them. All that does not come by the plugin's wire is read by this (docs/adr/025)."""
-    return {**_mapping(resource.get("inputs")), **_mapping(resource.get("outputs"))}
+    return {**inputs(resource), **mapping(resource.get("outputs"))}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def inputs(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs alone, as in `entry`."""
+    return mapping(resource.get("inputs"))
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value, if it is a mapping; else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from sweepstack.onbox.common.aside import set_aside
+from sweepstack.onbox.common.aside import make_way
 from sweepstack.onbox.common.canonical import fsync_directory, sha256_hex, write_atomically
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 
@@ -115,8 +115,7 @@ class FolderStore:
     def write(self, key: str, data: bytes, *, over: str | None = None) -> str:
         path = self.root / key
         try:
-            if path.is_dir():
-                set_aside(path)
+            make_way(path)
             if over == ABSENT:
                 self._place_once(path, data)
             elif over is None:

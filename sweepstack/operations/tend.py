@@ -30,6 +30,7 @@ from pydantic import AwareDatetime
 
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
+from sweepstack.core import schema
 from sweepstack.core.own_stop import asked_to_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
@@ -289,8 +290,7 @@ def _moved_and_other(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) ->
 
 
 def _cells_of_queue(state: Any) -> set[str]:
-    inputs = state.get("inputs") if isinstance(state, dict) else None
-    cells = inputs.get("cells") if isinstance(inputs, dict) else None
+    cells = schema.inputs(schema.mapping(state)).get("cells")
     return {str(cell) for cell in cells} if isinstance(cells, list) else set()
 
 

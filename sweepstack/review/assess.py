@@ -18,6 +18,7 @@ from sweepstack.config.policy import Policy, read
 from sweepstack.config.secret_rules import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy
 from sweepstack.core.roster import in_order
+from sweepstack.core.schema import mapping
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import SweepstackError
@@ -195,7 +196,7 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
     box = live.box(step.native_id, step.name)
     known: dict[str, Any] = {"what": "box", "verb": _verb(plan, step), "name": step.name, "native_id": step.native_id}
     if box is None:
-        facts = _mapping(step.before.get("teardown"))
+        facts = mapping(step.before.get("teardown"))
         return Ending(
             **known,
             platform=str(step.before.get("platform") or step.before.get("adapter") or "?"),
@@ -303,7 +304,7 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
         if step.new.get("want") != "stopped" or step.old.get("want", "running") == "stopped":
             continue
         box = live.box(step.native_id, step.name)
-        facts = _mapping(_mapping(step.new.get("teardown")).get("stop"))
+        facts = mapping(mapping(step.new.get("teardown")).get("stop"))
         kills = box.stop_kills if box else tuple(facts.get("kills") or ())
         yield Ending(
             what="box",
@@ -319,10 +320,6 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
             gone=box is not None and box.exists == "gone",
             clocks=box.clocks if box else "",
         )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:

@@ -144,18 +144,17 @@ def cells_of(inputs: Mapping[str, Any]) -> tuple[str, ...]:
 def _step(entry: Any) -> Step | None:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("op"), str) or not isinstance(entry.get("urn"), str):
         return None
-    old, new = _mapping(entry.get("oldState")), _mapping(entry.get("newState"))
+    old, new = schema.mapping(entry.get("oldState")), schema.mapping(entry.get("newState"))
     kind = entry["urn"].split("::")[-2].rsplit("$", 1)[-1] if entry["urn"].count("::") >= 3 else str(new.get("type"))
-    inputs = _mapping(old.get("inputs"))
-    before = schema.entry(old)
+    before, inputs = schema.entry(old), schema.inputs(new)
     return Step(
         op=entry["op"],
         urn=entry["urn"],
         kind=kind.removeprefix(_OURS),
-        name=str(before.get("name") or _mapping(new.get("inputs")).get("name") or entry["urn"].split("::")[-1]),
+        name=str(before.get("name") or inputs.get("name") or entry["urn"].split("::")[-1]),
         native_id=str(before.get("native_id") or old.get("id") or ""),
-        old=inputs,
-        new=_mapping(new.get("inputs")),
+        old=schema.inputs(old),
+        new=inputs,
         before=before,
         reasons=tuple(str(one) for one in entry.get("diffReasons") or entry.get("replaceReasons") or ()),
     )
@@ -167,7 +166,3 @@ def _said(entry: Mapping[str, Any]) -> Said:
     if severity == "error":
         return Said(severity, str(entry.get("urn") or "").split("::")[-1], text)
     return Said(severity, str(entry.get("urn") or "").split("::")[-1], " ".join(text.split()))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

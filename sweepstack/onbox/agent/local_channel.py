@@ -20,7 +20,7 @@ from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other,
 from sweepstack.onbox.agent.file_walk import Walk, tail_of
 from sweepstack.onbox.agent.file_writes import appear, append_lines, copy_in, open_target
 from sweepstack.onbox.common import holes, locks, processes, run_process
-from sweepstack.onbox.common.aside import set_aside
+from sweepstack.onbox.common.aside import make_way
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import NotAFile, PlatformError, Unreachable
@@ -169,8 +169,7 @@ class LocalChannel:
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         with self._answering(path):
             target = self._locate(path)
-            if target.is_dir() and not target.is_symlink():
-                set_aside(target)
+            make_way(target)
             write_atomically(target, data, mode=mode)
 
     def touch(self, path: str) -> bool:

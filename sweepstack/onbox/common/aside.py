@@ -9,6 +9,12 @@ import os
 from pathlib import Path
 
 
+def make_way(path: Path) -> None:
+    """Before a file of this name is written: a folder that has the name is set aside. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        set_aside(path)
+
+
 def set_aside(path: Path, stem: Path | None = None) -> Path | None:
     """Renames the file or folder that has this name to the first free `<stem>-N`, on the same file system; makes the
     folder of `stem`. `stem`: `<path>.superseded` where none is given. Returns its new name, None where nothing has this

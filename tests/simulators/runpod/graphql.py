@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNAUTHORIZED = "Unauthorized"
 """What the vendor's SDK reports where a key has not the right."""
 SPEND_LIMIT = 1000.0
-"""USD an hour: of an account. Nobody here comes near it."""
+"""USD an hour: of an account. No account here comes near it."""
 WORDS = {EXITED: "EXITED", ERROR: "DEAD"}
 
 

@@ -81,6 +81,6 @@ def test_hosts_that_are_off_are_asked_side_by_side_and_not_again(
 ) -> None:
     births = [off(store, number, adapter) for number, adapter in enumerate(hosts.adapters)]
     evidence = f"file://{socket.gethostname()}{tmp_path}/evidence"
-    assert search(StackState(stack="sweep-t"), store, births, FILE, evidence) == Search(), "and nobody is missed"
+    assert search(StackState(stack="sweep-t"), store, births, FILE, evidence) == Search(), "and no box is missed"
     assert hosts.together, "one host's silence was waited for before the next one was asked"
     assert hosts.calls == [1, 1, 1], "who is silent has no list to ask for"

@@ -352,7 +352,7 @@ def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     assert birth.ended_how.startswith("confirmed by ")
     assert rented.store.teardown() is None
     sources = replace(sources, state=rented.stack_state())
-    assert search(sources.state, sources.store, [birth], target.file, box.evidence) == Search(), "and nobody is missed"
+    assert search(sources.state, sources.store, [birth], target.file, box.evidence) == Search(), "and no box is missed"
 
 
 def test_a_repeated_delete_keeps_the_word(rented: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
