@@ -14,7 +14,7 @@ _WORDS_BELOW = 7
 
 _BEGIN = (
     r"(?:[A-Z_]+=\S+ )*(?:sweepctl [a-z-]|pulumi (?:up|destroy|preview|stack|state|cancel|refresh|login)\b"
-    r"|python3? -|git (?:pull|clone)|make (?:up|setup)|(?:cp|mv) ['/~-])"
+    r"|python3? -|git (?:pull|clone)|make (?:up|setup)|(?:cp|mv|install) ['/~-])"
 )
 _COMMAND = re.compile(rf"(?:\$ )?{_BEGIN}")
 _NAMED = (

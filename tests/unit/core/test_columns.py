@@ -59,6 +59,13 @@ def test_a_command_alone_is_never_broken() -> None:
     assert lines(f"let it go   {long}") == ["let it go", f"  {long}"], "as short as it can be"
 
 
+@pytest.mark.parametrize("tool", ["cp", "mv", "install -b -m 600"])
+def test_a_command_that_puts_a_file_back_is_never_broken(tool: str) -> None:
+    command = f"{tool} /{'a' * COLUMNS} /{'b' * COLUMNS}"
+    said = lines(f"error: the state could not be read. Next: {command}    (its newest copy)")
+    assert command in [line.strip() for line in said]
+
+
 def test_a_remark_comes_below_its_command() -> None:
     assert lines(f"next   {GIVE_UP}    (and so gives it up)") == [f"next   {GIVE_UP}", "       (and so gives it up)"]
     assert lines(f"next   {UP}    (gives it up)") == [f"next   {UP}    (gives it up)"]
