@@ -150,3 +150,15 @@ def test_a_stack_file_that_is_gone_is_put_back_before_a_finish_and_an_approval(w
     subprocess.run(copy, shell=True, check=True)
     assert world.file.path.read_text() == text
     assert world.run("status", "--json").json["next"] == [f"sweepctl approve --stack {STACK}"]
+
+
+def test_where_pull_to_is_another_folder_it_is_said_and_what_gives_the_boxes_up_is_named(world: World) -> None:
+    """No `pulumi up` goes through then, so it can't be the only way."""
+    box = world.add("box-0")
+    box.launch("lr0.1")
+    box.alive(False)
+    world.file.path.write_text(world.file.path.read_text().replace("pull_to: results/sweep-t", "pull_to: elsewhere"))
+    seen = world.run("status", "--json").json
+    assert any("until pull_to names the folder of the evidence again" in note for note in seen["notes"])
+    assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
+    assert "--abandon box-0" in seen["next"][-1]

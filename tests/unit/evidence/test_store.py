@@ -166,6 +166,20 @@ def test_a_receipt_of_another_shape_is_damaged(world: World) -> None:
         world.store.receipt(digest)
 
 
+def test_a_receipt_whose_place_a_folder_has_is_written_again(world: World) -> None:
+    verified(world)
+    digest = world.store.latest_receipt()
+    assert digest is not None
+    receipt = world.store.receipt(digest)
+    path = world.store.root / "receipts" / f"{digest.removeprefix('sha256:')}.json"
+    path.unlink()
+    path.mkdir()
+    (path / "x").write_text("kept")
+    assert world.store.write_receipt(receipt) == digest
+    assert world.store.receipt(digest) == receipt
+    assert (path.with_name(f"{path.name}.superseded-1") / "x").read_text() == "kept"
+
+
 def test_the_latest_receipt_must_read_as_one(world: World) -> None:
     assert world.store.latest_receipt() is None
     verified(world)
