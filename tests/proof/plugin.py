@@ -142,7 +142,8 @@ class Proof:
             worst = "failed" if report.failed or test in self._failed else self._ended.get(test, "passed")
             if report.failed:
                 self._failed.add(test)
-            record.add(Path(self.plan.results), Outcome(test, worst, round(self.took[test], 2)))
+            outcome = Outcome(test, worst, round(self.took[test], 2), record.file_digest(test))
+            record.add(Path(self.plan.results), outcome)
         elif report.skipped:
             self._ended[test] = "passed" if hasattr(report, "wasxfail") else "skipped"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import re
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,27 +18,54 @@ TRACKED = ROOT / "tests" / "proof.json"
 KEPT = ROOT / ".cache" / "proof"
 IRRELEVANT = ("docs/", "CHANGELOG.md", "tests/proof.json")
 """What no proof test reads: a change there makes no other tree. (The pages that are played are made by tests/week.)"""
+PLAYER = "tests/proof/"
+"""What plays the proof makes no other tree either."""
+_TEST = re.compile(r"\btest_\w+")
+_COMMENT = re.compile(r"(?:^\s*|  )# .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one test ended: `passed`, `failed`, `skipped`. `seconds`: with its fixtures."""
+    """How one test ended: `passed`, `failed`, `skipped`. `seconds`: with its fixtures. `file`: the digest of its file,
+    as it was played."""
 
     test: str
     outcome: str
     seconds: float
+    file: str = ""
 
 
 def tree_digest(root: Path = ROOT) -> str:
-    """Of all files of the checkout, as they are, but for what git ignores and what no proof test reads."""
+    """Of all files of the checkout, as they are, but for what git ignores, what no proof test reads, and the test files
+    that no other file names: such a one counts for its own tests alone (`Outcome.file`)."""
     listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", root=root).split("\0")
+    contents = {name: _content(root / name) for name in sorted(listed) if name and not name.startswith(IRRELEVANT)}
+    alone = unnamed_tests({name: content.decode(errors="replace") for name, content in contents.items()})
     digest = hashlib.sha256()
-    for name in sorted(name for name in listed if name and not name.startswith(IRRELEVANT)):
-        path = root / name
-        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-        digest.update(f"{name}\0{path.lstat().st_mode if path.exists() else 0:o}\0".encode())
-        digest.update(hashlib.sha256(content).digest())
+    for name, content in contents.items():
+        if name not in alone and not name.startswith(PLAYER):
+            path = root / name
+            digest.update(f"{name}\0{path.lstat().st_mode if path.exists() else 0:o}\0".encode())
+            digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()[:16]
+
+
+def unnamed_tests(texts: Mapping[str, str]) -> set[str]:
+    """The test files whose name no other of these files has, pages and comments left out: no other test reads them."""
+    words = {name: set(_TEST.findall(_COMMENT.sub("", texts[name]))) for name in texts if not name.endswith(".md")}
+    named = Counter(word for found in words.values() for word in found)
+    tests = {name: Path(name).stem for name in words if name.startswith("tests/") and Path(name).match("test_*.py")}
+    named.update(tests.values())
+    return {name for name, stem in tests.items() if named[stem] == 1 + (stem in words[name])}
+
+
+def file_digest(test: str, root: Path = ROOT) -> str:
+    """Of the file that a test is in, as it is now."""
+    return hashlib.sha256(_content(root / test.partition("::")[0])).hexdigest()[:16]
+
+
+def _content(path: Path) -> bytes:
+    return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
 
 
 def commit(root: Path = ROOT) -> str:
@@ -56,13 +85,16 @@ def _git(*words: str, root: Path) -> str:
     return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
 
 
-def outcomes(tree: str, kept: Path = KEPT) -> dict[str, Outcome]:
-    """Test → how it ended last on this tree. What other machines played counts where their files lie here, too."""
+def outcomes(tree: str, kept: Path = KEPT, root: Path = ROOT) -> dict[str, Outcome]:
+    """Test → how it ended last on this tree, with its file as it is now. What other machines played counts where their
+    files lie here, too."""
     found: dict[str, Outcome] = {}
+    digest = functools.cache(lambda file: file_digest(file, root))
     for path in sorted((kept / tree).glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
         for line in path.read_text().splitlines():
             one = Outcome(**json.loads(line))
-            found[one.test] = one
+            if one.file == digest(one.test.partition("::")[0]):
+                found[one.test] = one
     return found
 
 

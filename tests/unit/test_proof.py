@@ -47,15 +47,44 @@ def test_each_test_is_of_one_shard() -> None:
 
 
 def test_a_later_run_counts_and_what_was_not_played_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tree").mkdir()
+    for folder in ("tree", "tests"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "tests" / "a.py").write_text("# as it was played")
+    file = record.file_digest("tests/a.py::test_0", tmp_path)
     for number, ended in enumerate(["failed", "passed"]):
-        record.add(tmp_path / "tree" / f"{number}.jsonl", Outcome("tests/a.py::test_0", ended, 2.0))
-    found = record.outcomes("tree", tmp_path)
+        record.add(tmp_path / "tree" / f"{number}.jsonl", Outcome("tests/a.py::test_0", ended, 2.0, file))
+    found = record.outcomes("tree", tmp_path, tmp_path)
     document = record.summary(TESTS[:2], found, commit="c0ffee")
     assert (document["passed"], document["failed"], document["not_reached"]) == (1, 0, 1)
     assert document["not_reached_in"] == ["tests/a.py"]
     assert record.costs(document) == {"tests/a.py": Cost(2.0, 2.0)}
-    assert record.outcomes("another tree", tmp_path) == {}
+    assert record.outcomes("another tree", tmp_path, tmp_path) == {}
+    (tmp_path / "tests" / "a.py").write_text("# with another test")
+    assert record.outcomes("tree", tmp_path, tmp_path) == {}, "nothing was played of the file as it is"
+
+
+def test_a_test_file_that_no_other_names_makes_no_other_tree(tmp_path: Path) -> None:
+    texts = {
+        "tests/test_a.py": "def test_one(): ...\n# test_b",
+        "tests/test_b.py": "from tests.test_c import world\n",
+        "tests/test_c.py": "world = 1",
+        "tests/mutants/killers.py": 'KILLERS = ["tests/test_d.py::test_four"]  # test_a',
+        "tests/test_d.py": "",
+        "tests/test_e.py": "",
+        "tests/more/test_e.py": "",
+        "README.md": "tests/test_a.py",
+    }
+    assert record.unnamed_tests(texts) == {"tests/test_a.py", "tests/test_b.py"}
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    digests = []
+    for changed in ("", *texts):
+        for name, text in texts.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text + "\n# changed" * (name == changed))
+        digests.append(record.tree_digest(tmp_path))
+    assert [one == digests[0] for one in digests[1:]] == [
+        name in ("tests/test_a.py", "tests/test_b.py") for name in texts
+    ]
 
 
 def test_what_the_time_did_not_reach_is_not_recorded(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sweepstack.onbox.host.platform import Platform
 from sweepstack.profiles.load import mistakes_in
 
 ROOT = Path(__file__).resolve().parents[3]
-LEFT_OUT = (".*_cache", ".cache", ".git", ".hypothesis", ".venv", "results")
+LEFT_OUT = (".*_cache", ".cache", ".git", ".hypothesis", ".venv")
 RENTAL, CLOUD, ADAPTER = "acorn-rental", "toy-cloud", "toy_cloud"
 SECONDS = 600.0
 OPEN = re.compile(r"TODO of [\d-]+[:,]? ?")
@@ -167,7 +167,11 @@ BY_SSH, BY_API = "One more SSH rental", "A platform with an API"
 def copy(tmp_path: Path) -> Path:
     """A copy of the repository with what Python has compiled of it, and with this environment as its own."""
     tree = tmp_path / "sweepstack"
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    left_out = shutil.ignore_patterns(*LEFT_OUT)
+    whole = str(ROOT)  # what tests left in results/ stays; a package of that name goes along
+    shutil.copytree(
+        ROOT, tree, symlinks=True, ignore=lambda at, names: {*left_out(at, names), *["results"] * (at == whole)}
+    )
     (tree / ".venv").symlink_to(sys.prefix)
     return tree
 
