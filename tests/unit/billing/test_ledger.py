@@ -145,24 +145,17 @@ def test_a_span_without_a_price_hides_none_that_has_one(store: EvidenceStore) ->
     assert spent(store, at(11)).text == "at least $5.00, plus 2 spans without a price"
 
 
-def test_boxes_of_before_the_ledger_are_counted_by_their_birth(store: EvidenceStore) -> None:
-    store.write_birth(birth(ended=5))
+@pytest.mark.parametrize(("recorded", "ended"), [((), 5), ((("ended", 5),), None), ((("running", 0),), 5)])
+def test_the_birth_record_counts_where_the_ledger_has_no_begin_or_no_end(
+    store: EvidenceStore, recorded: tuple[tuple[LedgerPhase, float], ...], ended: int | None
+) -> None:
+    """A box of before the ledger, one that ended since, and an end that its birth record alone has."""
+    for phase, hours in recorded:
+        record(store, phase, hours)
+    store.write_birth(birth(ended=ended))
     (bill,) = spent(store, at(9)).bills
-    assert (bill.usd(at(9)), bill.ended_how, bill.generation) == (10.0, "vanished", 1)
-
-
-def test_a_box_of_before_the_ledger_that_ended_since(store: EvidenceStore) -> None:
-    store.write_birth(birth())
-    record(store, "ended", 5)
-    (bill,) = spent(store, at(9)).bills
-    assert (bill.usd(at(9)), bill.ended_how) == (10.0, "cleared")
-
-
-def test_an_end_that_only_the_birth_record_has_counts(store: EvidenceStore) -> None:
-    record(store, "running", 0)
-    store.write_birth(birth(ended=5))
-    (bill,) = spent(store, at(9)).bills
-    assert (bill.usd(at(9)), bill.ended_at, bill.open) == (10.0, at(5), None)
+    assert (bill.usd(at(9)), bill.ended_at, bill.open, bill.generation) == (10.0, at(5), None, 1)
+    assert bill.ended_how == ("vanished" if ended else "cleared")
 
 
 def test_a_request_without_an_answer_is_no_bill(store: EvidenceStore) -> None:

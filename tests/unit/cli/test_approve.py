@@ -82,12 +82,6 @@ def test_the_up_of_an_approval_that_would_rent_a_box_says_what_to_set_first(worl
     assert seen["next"] == [f"pulumi destroy --stack {STACK}"]
 
 
-def test_one_box_alone(world: World) -> None:
-    first, _, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
-    assert [action.native_id for action in approval(world).actions] == [first.native_id]
-
-
 def test_a_second_word_for_the_same_receipt_keeps_the_first(world: World) -> None:
     first, second, receipt = world.verified()
     world.run("approve", "--receipt", receipt, "--box", "box-0", "--expires", "2h")
@@ -193,14 +187,6 @@ def test_nothing_launched_needs_no_receipt(world: World) -> None:
     assert word.receipt is None
     assert [action.native_id for action in word.actions] == [box.native_id]
     assert word.abandon == ()
-
-
-def test_nothing_launched_without_a_terminal(world: World) -> None:
-    world.add()
-    assert world.run("approve", "--abandon", "box-0", "--reason", "create failed").code == 0
-    word = approval(world)
-    assert word.receipt is None
-    assert [(entry.box, entry.reason) for entry in word.abandon] == [("box-0", "create failed")]
 
 
 def test_naming_the_box_with_a_reason_is_a_word_where_nothing_was_launched(world: World) -> None:

@@ -23,7 +23,6 @@ from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
-from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.operations.strays.accounts import Finding, ask, findings_in, without_duplicates
@@ -189,39 +188,6 @@ def test_exit_codes(
     assert "at least $0.25/h" in said
     assert "audit --end" not in said
     assert platform.get(box.native_id, box.account).phase is Phase.RUNNING
-
-
-def test_nothing_that_somebody_knows_is_ended(
-    platform: LocalPlatform, box: BoxRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    what = f"local:{box.native_id}"
-    for known in (
-        Known(states={"x": state_with(box)}),
-        Known(states={"x": StackState(stack="x")}, births={"x": [birth_of(box, None)]}),
-        Known(problems=["the state of y is not known"]),
-    ):
-        World(monkeypatch, known)
-        with pytest.raises(No):
-            end_stray(tmp_path, what, Out(as_json=True), typed=box.native_id)
-    World(monkeypatch, Known())
-    for typed in (None, "local-aaaaaaaaaa", ""):
-        with pytest.raises(No):
-            end_stray(tmp_path, what, Out(as_json=True), typed=typed)
-    with pytest.raises(SweepstackError):
-        end_stray(tmp_path, "nowhere:1", Out(as_json=True), typed="1")
-    assert platform.get(box.native_id, box.account).phase is Phase.RUNNING
-
-
-def test_what_nobody_knows_is_ended_when_it_is_given_up_and_its_id_is_typed(
-    platform: LocalPlatform, box: BoxRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    World(monkeypatch, Known())
-    what = f"local:{box.native_id}"
-    with pytest.raises(No, match="nothing ran on it, and whose it is is not known"):
-        end_stray(tmp_path, what, Out(as_json=True), typed=box.native_id)
-    out = Out(as_json=True)
-    assert end_stray(tmp_path, what, out, typed=box.native_id, abandon=True, reason="a test") == 0
-    assert platform.get(box.native_id, box.account).phase is Phase.GONE
 
 
 def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(

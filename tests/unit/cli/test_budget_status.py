@@ -70,12 +70,6 @@ def test_spent_of_the_budget_and_the_end(spending: World) -> None:
     assert document["meter"]["projected"] == pytest.approx(document["budget"]["projected_usd"], abs=0.01)
 
 
-def test_without_a_budget_it_is_so_far(spending: World) -> None:
-    result = spending.run("status")
-    assert "money  $1.50/h, $11.20 so far, about $11.2" in result.out
-    assert spending.run("status", "--json").json["budget"] is None
-
-
 def test_past_it_that_is_said_loudly_and_is_no_failure(spending: World) -> None:
     result = status(spending, usd=10)
     assert result.code == 0

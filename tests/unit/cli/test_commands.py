@@ -471,15 +471,3 @@ def test_what_never_started_is_told_from_what_was_not_copied(torn_down: World) -
     assert "it has not started" not in result.err
     assert f"next   sweepctl status --stack {STACK}" in result.err
     assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "failed"
-
-
-@pytest.mark.parametrize(
-    "command", [("logs",), ("results", "--plot"), ("show",), ("retry",), ("drop", "--reason", "x")]
-)
-def test_a_cell_that_is_not_there_is_told_alike_by_every_command(world: World, command: tuple[str, ...]) -> None:
-    world.full()
-    result = world.run(command[0], "lr0.33", *command[1:])
-    assert result.code == 1
-    assert 'there is no cell lr0.33 in sweep-t; did you mean "lr0.3"?' in result.err
-    assert f"next   sweepctl status --stack {STACK}" in result.err
-    assert "it has lr0.1, lr0.3, lr0.9" in world.run(command[0], "nope", *command[1:]).err

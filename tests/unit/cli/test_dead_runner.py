@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.cli.support import STACK, Box, World, by_name
+from tests.unit.cli.support import STACK, Box, World
 
 
 @pytest.fixture
@@ -24,19 +24,6 @@ def dead(world: World) -> Box:
     return box
 
 
-def test_status_and_patrol_alarm_and_say_up(world: World, dead: Box) -> None:
-    found = world.run("status", "--json").json
-    assert found["next"] == [f"pulumi up --stack {STACK}    (resumes what waits)"]
-    said = "its runner is not alive, and 2 cells did not finish: lr0.3, lr0.9; `pulumi up` resumes them"
-    assert by_name(found["boxes"])["box-1"]["alarms"] == [said]
-    assert by_name(found["boxes"])["box-0"]["alarms"] == []
-    assert f"ALARM box box-1: {said}" in " ".join(world.run("status").out.split())
-    patrol = world.run("patrol")
-    assert patrol.code == 1
-    assert patrol.out.count("its runner is not alive") == 1
-    assert patrol.out.splitlines()[-1] == f"next   pulumi up --stack {STACK}    (resumes what waits)"
-
-
 def test_wait_ends_soon_though_another_box_works_on(world: World, dead: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
     result = world.run("wait", "--for", "done", "--timeout", "60s")
@@ -49,11 +36,6 @@ def test_the_estimate_counts_what_waits_there(world: World, dead: Box) -> None:
     """A cell took 20 s on box-0; two wait on box-1."""
     world.boxes[0].seal("lr0.1")
     assert world.run("status", "--json").json["eta_seconds"] == pytest.approx(40)
-
-
-def test_a_box_that_has_drained_is_no_alarm(world: World) -> None:
-    world.full()
-    assert [box["alarms"] for box in world.run("status", "--json").json["boxes"]] == [[], []]
 
 
 def test_a_finished_sweep_leads_to_its_results(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,22 +129,6 @@ def test_a_cell_that_is_verified_nowhere_else_keeps_it(world: World) -> None:
     assert not is_there(world)
 
 
-def test_a_copy_that_changed_keeps_it(world: World) -> None:
-    destroyed(world)
-    copy = world.evidence / "cells" / "lr0.1" / "metrics.json"
-    copy.chmod(0o644)
-    copy.write_bytes(b'{"loss": 0.26}')
-    is_kept(world, "lr0.1")
-
-
-def test_copies_that_lie_on_the_volume_itself_prove_nothing(world: World) -> None:
-    destroyed(world)
-    moved = world.volume_folder / IDENTITY / "copies"
-    shutil.move(world.evidence, moved)
-    world.evidence.symlink_to(moved)
-    is_kept(world, "lie on the volume itself")
-
-
 def test_one_that_lost_its_content_is_listed_and_ends_where_every_cell_is_verified_elsewhere(world: World) -> None:
     destroyed(world)
     shutil.rmtree(world.volume_folder)
@@ -306,16 +290,6 @@ def test_what_a_lost_backend_held_ends_here_on_record(world: World) -> None:
     assert not is_there(world)
     (kept,) = decisions()
     assert "held by the state in s3://states, which does not answer as a backend" in kept.found
-
-
-def test_a_receipt_that_is_damaged_keeps_it(world: World) -> None:
-    destroyed(world)
-    for receipt in (world.evidence / "receipts").iterdir():
-        receipt.chmod(0o644)
-        receipt.write_bytes(b"{}")
-    refused = end(world)
-    assert refused.code == 1
-    assert is_there(world)
 
 
 def test_a_box_on_record_of_another_home_is_named_and_not_called_known(world: World) -> None:

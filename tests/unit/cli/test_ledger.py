@@ -60,17 +60,6 @@ def test_at_80_columns_nothing_is_cut(world: World, monkeypatch: pytest.MonkeyPa
     assert "phase 1   rent and reach the boxes" in shown
 
 
-def test_the_document(world: World) -> None:
-    box = world.add("box-0")
-    charge(world, box, "running", 5, 2.0)
-    document = world.run("ledger", "--json").json
-    assert round(document["usd"], 2) == 10.0
-    assert document["complete"] is True
-    (row,) = document["boxes"]
-    assert (row["box"], row["native_id"], row["to"], row["generation"]) == ("box-0", box.native_id, None, 1)
-    assert [span["phase"] for span in row["spans"]] == ["running"]
-
-
 def test_a_part_that_is_not_known_is_said(world: World) -> None:
     box = world.add("box-0", price=None)
     charge(world, box, "running", 5, None)
@@ -82,11 +71,6 @@ def test_a_part_that_is_not_known_is_said(world: World) -> None:
     result = world.run("ledger")
     assert result.code == 2
     assert f"{file} is damaged" in result.out
-
-
-def test_nothing_rented_yet(world: World) -> None:
-    result = world.run("ledger")
-    assert (result.code, result.out.splitlines()[0]) == (0, "total  $0.00, 0.00 hours of running boxes")
 
 
 def test_a_box_that_vanished_costs_the_same_in_status_and_ledger(world: World) -> None:

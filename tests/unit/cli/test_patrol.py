@@ -29,16 +29,6 @@ def verdict(world: World, code: int, name: str = "box-0") -> tuple[str, str]:
     return found["verdict"], "; ".join(found["words"])
 
 
-def test_a_running_box_is_healthy(world: World, box: Box) -> None:
-    word, words = verdict(world, 0)
-    assert word == "healthy"
-    assert "1 running, 1 pending" in words
-    assert box.beats(words)
-    assert "disk 61%" in words
-    [line] = world.run("patrol").out.splitlines()
-    assert "sweep-t/box-0  healthy" in line
-
-
 def test_a_runner_that_is_gone_while_cells_are_left(world: World, box: Box) -> None:
     box.alive(False)
     word, words = verdict(world, 1)
@@ -144,9 +134,3 @@ def test_a_box_that_is_gone(world: World, box: Box) -> None:
     box.vanish()
     word, words = verdict(world, 1)
     assert (word, "gone from local" in words, "2 cells lost" in words) == ("escalate", True, True)
-
-
-def test_something_that_the_state_does_not_know(world: World) -> None:
-    world.full()
-    world.gone = ["box-1"]
-    assert "UNKNOWN" in verdict(world, 1, "box-1")[1]

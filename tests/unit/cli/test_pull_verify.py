@@ -132,16 +132,6 @@ def test_what_a_pull_did_not_bring_is_not_verified(world: World) -> None:
     assert world.store.latest_receipt() is None
 
 
-def test_pull_survives_the_box(world: World) -> None:
-    first, second = world.full()
-    world.run("pull")
-    for box in (first, second):
-        box.vanish()
-    shutil.rmtree(world.volume_folder)
-    assert (world.evidence / "cells/lr0.1/metrics.json").read_bytes() == b'{"loss": 0.25}'
-    assert world.run("verify").code == 0
-
-
 def test_pull_from_the_volume_of_a_box_that_is_gone(world: World) -> None:
     first, _ = world.full()
     copy = world.evidence / "journals/box-0-g1.jsonl"

@@ -19,15 +19,6 @@ def seeds(world: World) -> None:
     world.verified()
 
 
-def test_a_row_a_cell_where_there_is_no_seed(world: World) -> None:
-    seeds(world)
-    result = world.run("results")
-    assert result.code == 0
-    header, first, *_ = result.out.splitlines()
-    assert header.split() == ["CELL", "lr", "loss"]
-    assert first.split() == ["lr0.1", "0.1", "0.25"]
-
-
 def test_at_80_columns_no_value_is_cut_and_no_column_is_there_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -355,13 +355,6 @@ def test_what_runs_is_ended_after_a_yes(world: World) -> None:
     assert '"ends"' not in found["lr0.1"].model_dump_json(), "what an older version reads stays as it was"
 
 
-def test_failed_means_what_ended_without_a_result(world: World) -> None:
-    mixed(world)
-    result = world.run("retry", "--failed", "--json")
-    assert result.code == 0
-    assert [cell["name"] for cell in result.json["cells"]] == ["lr0.3"]
-
-
 def test_all_leaves_out_what_has_not_run(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")

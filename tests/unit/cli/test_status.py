@@ -19,7 +19,7 @@ from rich.console import Console
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.output import Out, in_one_line
-from sweepstack.cli.render import headline, render
+from sweepstack.cli.render import render
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.evidence.stack_copy import keep_stack_file
@@ -434,15 +434,6 @@ def test_a_vanished_box_loses_what_has_no_copy(world: World) -> None:
     assert seen["meter"]["per_hour"] == 0
 
 
-def test_a_verified_copy_that_changed_is_damaged(world: World) -> None:
-    world.verified()
-    (world.evidence / "cells/lr0.1/metrics.json").write_bytes(b'{"loss": 9.25}')
-    seen = status(world, 0)
-    cell = by_name(seen["cells"])["lr0.1"]
-    assert cell["state"] == "damaged"
-    assert "changed" in cell["note"]
-
-
 def test_a_cell_sealed_again_is_not_verified_any_more(world: World) -> None:
     first, _, _ = world.verified()
     first.seal("lr0.1", attempt=2)
@@ -633,16 +624,6 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
     result = world.run("status")
     assert "… and 140 cells more" in result.out
     assert len(world.run("status", "--json").json["cells"]) == 200
-
-
-def test_headline_of_an_empty_stack(world: World) -> None:
-    from sweepstack.cli.collect import take_snapshot
-    from sweepstack.cli.sources import open_sources
-    from sweepstack.cli.target import Target
-
-    world.save(world.empty())
-    view = compose(take_snapshot(open_sources(Target.find(STACK))))
-    assert headline(view).endswith("nothing is up")
 
 
 def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,12 @@ class Site:
     def record_of_launch(self) -> Launch | None:
         return self.store.launch(self.name, 1)
 
+    def recorded(self) -> Launch:
+        """The same, where there is one."""
+        record = self.record_of_launch()
+        assert record is not None
+        return record
+
     def runner_pid(self) -> bytes:
         return self.channel.read(box_layout.RUNNER_PID)
 

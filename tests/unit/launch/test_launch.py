@@ -92,52 +92,35 @@ def test_the_second_call_does_nothing(site: Site) -> None:
     assert site.started().count("a a") == 1
 
 
-def test_a_drained_queue_stays_as_it_is(site: Site) -> None:
-    """What is sealed is not run again, and the journal's head, which a receipt names, does not move."""
-    site.launch("a")
-    site.drained()
-    head = site.journal.head
-    again = site.launch("a")
-    assert (again.appended, again.started_runner) == ((), False)
-    assert site.journal.head == head
-
-
-def test_the_word_of_a_stop_ends_when_something_is_started(site: Site) -> None:
-    """Only then: the journal that was copied at the stop is whole until a runner claims again."""
+def test_a_drained_queue_stays_as_it_is_until_a_new_cell_wakes_it_and_ends_the_word_of_a_stop(site: Site) -> None:
+    """The journal's head, which a receipt names, does not move; and what was copied at the stop is whole until then."""
     site.launch("a")
     site.drained()
     head = site.journal.head
     site.store.write_rest(Rest(box=site.name, generation=1, native_id=site.native_id, head=head, at=datetime.now(UTC)))
-    site.launch("a")
+    again = site.launch("a")
+    assert (again.appended, again.started_runner, site.journal.head) == ((), False, head)
     assert (rest := site.store.rest(site.name, 1))
     assert rest.head == head
-    site.launch("a", "b")
+    later = site.launch("a", "b")
+    assert (later.appended, later.started_runner) == (("b",), True)
     assert (rest := site.store.rest(site.name, 1))
     assert rest.head is None
+    site.drained()
+    assert site.started() == ["a a", "b b"]
 
 
 def test_a_new_cell_joins_the_live_queue(site: Site) -> None:
     site.hold("a")
     site.launch("a")
     site.until_state("running", "a")
-    pid = site.runner_pid()
+    pid, first = site.runner_pid(), site.recorded()
     later = site.launch("a", "b")
     assert (later.appended, later.started_runner) == (("b",), False)
     site.until_state("sealed", "b")
     assert site.runner_pid() == pid
     assert site.started() == ["a a", "b b"]
-    record = site.record_of_launch()
-    assert record is not None
-    assert sorted(record.cells) == ["a", "b"]
-
-
-def test_a_new_cell_wakes_a_queue_that_was_drained(site: Site) -> None:
-    site.launch("a")
-    site.drained()
-    later = site.launch("a", "b")
-    assert (later.appended, later.started_runner) == (("b",), True)
-    site.drained()
-    assert site.started() == ["a a", "b b"]
+    assert (sorted(site.recorded().cells), site.recorded().at) == (["a", "b"], first.at)
 
 
 def test_a_runner_that_was_killed_is_started_again(site: Site) -> None:
@@ -182,8 +165,7 @@ def test_the_launch_is_on_record_before_anything_can_start(site: Site, verb: str
     broken = Broken(site.channel, verb, Unreachable("the line is cut"))
     with pytest.raises(Unreachable):
         site.launch("a", "b", channel=broken)
-    record = site.record_of_launch()
-    assert record is not None
+    record = site.recorded()
     assert record.native_id == site.native_id
     assert record.cells == {cell.name: cell.config_digest for cell in site.spec("a", "b").cells}
     assert site.journal.entries == ()
@@ -217,23 +199,11 @@ def test_a_later_launch_forgets_no_cell_that_ran(site: Site) -> None:
     given_elsewhere(site, "c")
     done = site.launch("a", slots=1, elsewhere={"b": ""})
     assert set(done.removed) == {"b", "c"}
-    record = site.record_of_launch()
-    assert record is not None
-    assert sorted(record.cells) == ["a"]
+    assert sorted(site.recorded().cells) == ["a"]
     site.release()
     site.drained()
     assert site.states() == {"a": "sealed", "b": "dropped", "c": "dropped"}
     assert site.started() == ["a a"]
-
-
-def test_the_record_keeps_its_first_date(site: Site) -> None:
-    site.launch("a")
-    first = site.record_of_launch()
-    site.launch("a", "b")
-    second = site.record_of_launch()
-    assert first is not None
-    assert second is not None
-    assert first.at == second.at
 
 
 # Cells that are others' or done
@@ -241,20 +211,14 @@ def test_the_record_keeps_its_first_date(site: Site) -> None:
 
 def test_a_cell_that_another_living_box_was_given_is_left_to_it(site: Site) -> None:
     given_elsewhere(site, "a")
+    nothing = site.launch("a")
+    assert (nothing.appended, nothing.waiting, nothing.started_runner) == ((), ("a",), False)
+    assert site.record_of_launch() is None
     done = site.launch("a", "b")
     assert (done.appended, done.waiting) == (("b",), ("a",))
     site.drained()
     assert site.started() == ["b b"]
-    record = site.record_of_launch()
-    assert record is not None
-    assert sorted(record.cells) == ["b"]
-
-
-def test_nothing_but_waiting_cells_launches_nothing(site: Site) -> None:
-    given_elsewhere(site, "a")
-    done = site.launch("a")
-    assert (done.appended, done.waiting, done.started_runner) == ((), ("a",), False)
-    assert site.record_of_launch() is None
+    assert sorted(site.recorded().cells) == ["b"]
 
 
 def test_a_cell_of_a_box_that_ended_is_taken_over(site: Site) -> None:
@@ -307,31 +271,18 @@ def test_a_verified_cell_of_another_config_is_another_cell(later: Site) -> None:
 # Cells that go
 
 
-def test_a_cell_that_has_not_started_can_be_taken_out(site: Site) -> None:
-    site.hold("a")
-    site.launch("a", "b", slots=1)
-    site.until_state("running", "a")
-    done = site.launch("a", slots=1)
-    assert done.removed == ("b",)
-    site.release()
-    site.drained()
-    assert site.states() == {"a": "sealed", "b": "dropped"}
-    assert site.started() == ["a a"]
-
-
-def test_a_started_cell_is_not_taken_out_by_leaving_it_away(site: Site) -> None:
+def test_what_is_left_away_is_taken_out_unless_it_has_started(site: Site) -> None:
     """Only `cells.drop` stops what runs."""
     site.hold("a", "b")
-    site.launch("a", "b")
+    site.launch("a", "b", "c")
     site.until_state("running", "a", "b")
     done = site.launch("a")
-    assert done.removed == ()
+    assert done.removed == ("c",)
     site.release()
     site.drained()
-    assert site.states() == {"a": "sealed", "b": "sealed"}
-    record = site.record_of_launch()
-    assert record is not None
-    assert sorted(record.cells) == ["a", "b"]
+    assert site.states() == {"a": "sealed", "b": "sealed", "c": "dropped"}
+    assert sorted(site.started()) == ["a a", "b b"]
+    assert sorted(site.recorded().cells) == ["a", "b"]
 
 
 def test_a_dropped_cell_is_stopped(site: Site) -> None:
@@ -355,9 +306,13 @@ def test_a_dropped_cell_that_was_never_given_is_never_given(site: Site) -> None:
 
 
 @pytest.mark.parametrize("end", ["sealed", "failed"])
-def test_a_cell_dropped_after_its_end_holds_the_box_no_longer(site: Site, end: str) -> None:
+def test_a_cell_dropped_after_its_end_holds_the_box_no_longer_and_can_come_back(
+    site: Site, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is on no roster any more, so no receipt will ever name it: on the launch record it would lock the box for
-    good, and `approve --waive` says of it "is dropped: it needs no waiver"."""
+    good, and `approve --waive` says of it "is dropped: it needs no waiver". What failed is then tried anew, by a new
+    runner; what is sealed is still there."""
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
     if end == "failed":
         site.fail("b")
         site.hold("b")
@@ -367,14 +322,17 @@ def test_a_cell_dropped_after_its_end_holds_the_box_no_longer(site: Site, end: s
     assert site.states()["b"] == end
     site.launch("a", dropped={"b": "not wanted"})
     site.drained()
-    record = site.record_of_launch()
-    assert record is not None
+    record = site.recorded()
     if site.states()["b"] != "dropped":
         assert ("b" in record.cells, record.dropped) == (False, {"b": "not wanted"}), "else nothing answers for it"
-    site.launch("a", "b")
-    back = site.record_of_launch()
-    assert back is not None
+    if end == "failed":
+        site.fail("b", yes=False)
+    assert site.launch("a", "b").appended == (("b",) if end == "failed" else ())
+    back = site.recorded()
     assert ("b" in back.cells, back.dropped) == (True, {})
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
+    assert end == "failed" or len(site.started()) == 2, "nothing is run again"
 
 
 def test_a_dropped_cell_can_come_back(site: Site) -> None:
@@ -389,35 +347,6 @@ def test_a_dropped_cell_can_come_back(site: Site) -> None:
     assert done.appended == ("b",)
     site.drained()
     assert site.states() == {"a": "sealed", "b": "sealed"}
-
-
-def test_a_failed_cell_that_is_dropped_can_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runner had ended when it was dropped, and nothing but the word changed: it is tried anew."""
-    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
-    site.fail("b")
-    site.hold("b")
-    site.launch("a", "b")
-    site.release()
-    site.drained()
-    assert site.states()["b"] == "failed"
-    site.launch("a", dropped={"b": "wait"})
-    site.drained()
-    site.fail("b", yes=False)
-    assert site.launch("a", "b").appended == ("b",)
-    site.drained()
-    assert site.states() == {"a": "sealed", "b": "sealed"}
-
-
-def test_a_sealed_cell_that_is_dropped_can_come_back(site: Site) -> None:
-    """What it left behind is still there: nothing is run again."""
-    site.launch("a", "b")
-    site.drained()
-    site.launch("a", dropped={"b": "wait"})
-    assert site.launch("a", "b").appended == ()
-    record = site.record_of_launch()
-    assert record is not None
-    assert sorted(record.cells) == ["a", "b"]
-    assert len(site.started()) == 2
 
 
 # What must not change
@@ -444,9 +373,7 @@ def test_a_cell_that_waits_may_change(site: Site) -> None:
     site.until_state("running", "a")
     other = Cell(name="b", params={"word": "other"})
     assert site.launch("a", other, slots=1).appended == ("b",)
-    record = site.record_of_launch()
-    assert record is not None
-    assert record.cells["b"] == other.config_digest
+    assert site.recorded().cells["b"] == other.config_digest
     site.release()
     site.drained()
     assert site.started() == ["a a", "b other"]
@@ -498,6 +425,12 @@ def test_the_first_cell_that_fails_is_shown_with_its_last_words(site: Site, pati
         site.launch("a", run="cat no-such-file.py {word} {out}")
     assert "No such file" in str(failed.value)
     assert site.record_of_launch() is not None
+    site.drained()
+    assert site.journal.cells["a"].final
+    done = site.launch("a")
+    assert (done.appended, done.started_runner) == (("a",), True), "what was mended is a new version: `up` starts it"
+    site.drained()
+    assert site.states() == {"a": "sealed"}
 
 
 def test_a_version_that_could_not_start_is_said_before_a_cell_is_spent(site: Site, patient: None) -> None:
@@ -514,12 +447,6 @@ def test_a_cell_that_fails_after_its_first_words_is_shown(site: Site, patient: N
     site.fail("a")
     with pytest.raises(FirstCellFailed, match="the last words of a"):
         site.launch("a")
-
-
-def test_a_missing_artifact_is_noticed_at_once_too(site: Site, patient: None) -> None:
-    """An exit code of 0 is no sign of life."""
-    with pytest.raises(FirstCellFailed, match=r"result\.json"):
-        site.launch("a", run="echo done")
 
 
 def test_a_cell_that_was_sealed_first_makes_the_launch_good(site: Site, patient: None) -> None:
@@ -546,18 +473,6 @@ def test_a_cell_that_follows_another_is_not_the_first_to_fail() -> None:
     assert first_end([entry("cell-started", "a"), *again]) == again[0]
 
 
-def test_mended_settings_are_tried_at_once(site: Site, patient: None) -> None:
-    """The runner gave up on the cell and ended. What was mended is a new version: `up` alone must start it."""
-    with pytest.raises(FirstCellFailed):
-        site.launch("a", run="cat no-such-file.py {word} {out}")
-    site.drained()
-    assert site.journal.cells["a"].final
-    done = site.launch("a")
-    assert (done.appended, done.started_runner) == (("a",), True)
-    site.drained()
-    assert site.states() == {"a": "sealed"}
-
-
 def test_mended_settings_reach_a_runner_that_lives(site: Site, patient: None) -> None:
     site.hold("b")
     with pytest.raises(FirstCellFailed):
@@ -570,7 +485,10 @@ def test_mended_settings_reach_a_runner_that_lives(site: Site, patient: None) ->
     site.drained()
 
 
-def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) -> None:
+def test_unchanged_settings_are_not_tried_for_ever_and_a_failure_of_long_ago_is_not_taken_for_this_one(
+    site: Site, patient: None
+) -> None:
+    """The journal is read from where it stood: what failed before this launch is known already."""
     with pytest.raises(FirstCellFailed):
         site.launch("a", run="false")
     site.drained()
@@ -578,6 +496,9 @@ def test_unchanged_settings_are_not_tried_for_ever(site: Site, patient: None) ->
     done = site.launch("a", run="false")
     assert not done.started_runner
     assert site.journal.cells["a"].attempts == attempts
+    assert site.launch("a", "b", run="false || " + site.spec("a").job.run).started_runner
+    site.drained()
+    assert site.states() == {"a": "sealed", "b": "sealed"}
 
 
 def test_a_runner_that_dies_at_once_is_shown_with_its_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -632,20 +553,9 @@ def test_a_runner_that_starts_no_cell_is_an_error_after_the_deadline(site: Site)
         site.launch("a", run="sleep 60", seconds=0.0)
 
 
-def test_a_failure_of_long_ago_is_not_taken_for_this_one(site: Site, patient: None) -> None:
-    """The journal is read from where it stood: what failed before this launch is known already."""
-    with pytest.raises(FirstCellFailed):
-        site.launch("a", run="false")
-    site.drained()
-    done = site.launch("a", "b", run="false || " + site.spec("a").job.run)
-    assert done.started_runner
-    site.drained()
-    assert site.states() == {"a": "sealed", "b": "sealed"}
-
-
 def test_mended_artifacts_are_tried_at_once(site: Site, patient: None) -> None:
-    """The name in `artifacts` was misspelt: no file of that name ever comes."""
-    with pytest.raises(FirstCellFailed):
+    """The name in `artifacts` was misspelt: no file of that name ever comes, and exit code 0 is no sign of life."""
+    with pytest.raises(FirstCellFailed, match=r"resutl\.json"):
         site.launch("a", artifacts=(ArtifactSpec(path="resutl.json", load="json"),))
     site.drained()
     assert site.journal.cells["a"].final

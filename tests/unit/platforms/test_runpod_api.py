@@ -373,16 +373,6 @@ def test_a_pod_that_two_answers_leave_out_while_it_boots_is_not_removed(server: 
     assert count(server, f"GET /v2/pods/{POD}") >= 1, "nobody ever asked for it"
 
 
-def test_a_pod_that_is_removed_while_it_boots_is_told(server: Server) -> None:
-    server.routes |= {
-        "POST /v2/pods": [reply(201, NEW)],
-        "GET /v2/pods": [reply(200, {"pods": []}), reply(200, {"pods": [NEW]}), reply(200, {"pods": []})],
-        f"GET /v2/pods/{POD}": [NOT_FOUND],
-    }
-    with pytest.raises(PlatformError, match=f"{POD} was removed, not by this command"):
-        create()
-
-
 def test_a_pod_without_an_id_is_looked_for(server: Server) -> None:
     server.routes |= {
         "POST /v2/pods": [reply(201, {})],

@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sweepstack.core.records import Abandonment, Action, Approval, ArtifactSpec, Cell, Waiver
+from sweepstack.core.records import Abandonment, Action, Approval, ArtifactSpec, Birth, Cell, Waiver
 from sweepstack.core.resources import (
     BoxInputs,
     BoxState,
@@ -37,6 +37,7 @@ from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import StillCreating
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.local.platform import connect
+from sweepstack.provider.resources.base import Gone, Seen
 from sweepstack.provider.resources.box import BoxHandler
 from sweepstack.provider.resources.gate import GateHandler
 from sweepstack.provider.resources.identity import IdentityHandler
@@ -46,6 +47,7 @@ from sweepstack.provider.resources.volume import VolumeHandler
 from sweepstack.provider.session import Operation, Session, Severity
 from tests.unit.launch.support import TRAIN, until
 
+InputsT, StateT = TypeVar("InputsT"), TypeVar("StateT")
 STACK = "sweep-t"
 ARTIFACT = ArtifactSpec(path="result.json", load="json", keys=("word",))
 FACTS = {"verb": "destroy", "kills": ("scratch", "data"), "keeps": ("durable",)}
@@ -252,6 +254,19 @@ class Sweep:
     def channel(self, box: BoxState) -> Channel:
         return self.platform.channel(box.native_id, box.account)
 
+    def born(self) -> Birth:
+        """The birth record of the first box."""
+        birth = self.store.birth("box-0", 1)
+        assert birth is not None
+        return birth
+
+    def seen(self, box: BoxState) -> Seen[BoxInputs, BoxState]:
+        """What a refresh sees of a box that is not gone."""
+        return _there(BOX.read(self.op(), box.native_id, box))
+
+    def seen_queue(self, queue: QueueState) -> Seen[QueueInputs, QueueState]:
+        return _there(QUEUE.read(self.op("Queue"), "q", queue))
+
     def states(self, box: BoxState) -> dict[str, str]:
         return {name: progress.state for name, progress in read_journal(self.channel(box)).cells.items()}
 
@@ -320,6 +335,11 @@ class Sweep:
         self.release()
         for native_id in self.listed():
             processes.end_box(native_id, grace=0)
+
+
+def _there(seen: Seen[InputsT, StateT] | Gone) -> Seen[InputsT, StateT]:
+    assert not isinstance(seen, Gone)
+    return seen
 
 
 def action(of: BoxState, **changes: str) -> Action:

@@ -38,9 +38,7 @@ def test_the_box_is_followed_and_its_cells_run_on(hosts: HostSweep) -> None:
     moved = hosts.updated(box, inputs)
     assert (moved.native_id, moved.account) == (box.native_id, box.account)
     assert moved.adapter == hosts.adapter("box-0") != box.adapter
-    birth = hosts.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.platform == moved.adapter, "the records find it, too, once the state is lost"
+    assert hosts.born().platform == moved.adapter, "the records find it, too, once the state is lost"
     hosts.followed(moved, queue, gate)
     assert hosts.workers(moved) == before, "nothing was restarted"
     hosts.release()
@@ -59,9 +57,7 @@ def test_another_machine_is_refused_in_the_preview_and_by_the_update(hosts: Host
     assert "another machine answers" in refused[0]
     with pytest.raises(SweepstackError, match=r"still the one at (?s:.*)another machine answers"):
         hosts.updated(box, inputs)
-    birth = hosts.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.platform == box.adapter
+    assert hosts.born().platform == box.adapter
 
 
 def test_an_address_that_nobody_answers_at_stops_the_update_and_not_the_preview(hosts: HostSweep) -> None:

@@ -98,8 +98,7 @@ def test_a_raised_bid_waits_through_the_looks_at_a_box_that_seems_ended(spot: Sp
 def test_the_bid_is_what_it_costs_from_then_on(spot: Spot) -> None:
     spot.outbid()
     assert 0.9 <= (spot.update(bid=0.9).price_per_hour or 0.0) < 1.0
-    birth = spot.sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = spot.sweep.born()
     assert birth.price_per_hour == spot.state.price_per_hour
     assert birth.egress_per_gb == 0.002, "as it was offered: the platform names it in offers alone"
 

@@ -37,8 +37,7 @@ DRILL = "SWEEPSTACK_DRILL_CREATE"
 
 def test_a_box_is_on_record_from_its_birth(sweep: Sweep) -> None:
     box = sweep.box()
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = sweep.born()
     assert (birth.native_id, birth.account, birth.tag) == (box.native_id, box.account, box.tag)
     assert (birth.price_per_hour, birth.mounts) == (0.5, {box_layout.DURABLE: sweep.volume.native_id})
     assert birth.created_at == box.created_at
@@ -61,8 +60,7 @@ def test_a_box_says_whose_it_is_from_its_birth(sweep: Sweep) -> None:
 
 def test_the_birth_is_on_record_before_anything_is_asked_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(*_: Any, **__: Any) -> None:
-        birth = sweep.store.birth("box-0", 1)
-        assert birth is not None
+        birth = sweep.born()
         assert birth.native_id is None
         assert birth.account == sweep.platform.account()
         raise PlatformError("out of stock")
@@ -100,9 +98,7 @@ def test_a_lost_answer_and_then_an_outage(sweep: Sweep, monkeypatch: pytest.Monk
     assert box_layout.box_tag(sweep.identity.identity, "box-0", 1) in str(lost.value)
     assert "may bill" in str(lost.value)
     (native_id,) = sweep.listed()
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.native_id is None
+    assert sweep.born().native_id is None
     monkeypatch.delenv(DRILL)
     assert sweep.box().native_id == native_id
     assert sweep.listed() == [native_id]
@@ -282,9 +278,7 @@ def test_made_and_then_failed_hands_over_all_that_is_known(sweep: Sweep, monkeyp
     assert error.identifier == state.native_id
     assert "It bills $0.50/h" in str(error)
     assert "Next: pulumi up --stack sweep-t (adopts it)" in str(error)
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.native_id == state.native_id
+    assert sweep.born().native_id == state.native_id
     monkeypatch.delenv(DRILL)
     ready = BOX.update(sweep.op(), state.native_id, state, sweep.box_inputs())
     assert ready.phase == "running"
@@ -335,8 +329,7 @@ def test_a_box_that_vanished_is_followed_by_the_next_generation(sweep: Sweep) ->
     second = sweep.box()
     assert (second.generation, second.native_id != first.native_id) == (2, True)
     assert second.tag == box_layout.box_tag(sweep.identity.identity, "box-0", 2)
-    closed = sweep.store.birth("box-0", 1)
-    assert closed is not None
+    closed = sweep.born()
     assert closed.ended_at is not None
     assert closed.ended_how == "vanished"
     assert f"{first.native_id} is gone from local; generation 2 takes over" in sweep.said.warnings
@@ -476,8 +469,7 @@ def test_a_box_that_the_state_has_lost_comes_back_to_be_ended_while_a_teardown_i
 def test_a_box_that_another_backend_holds_is_not_adopted(sweep: Sweep, known: str) -> None:
     """Evidence of a finished sweep was copied, and the colleague's box carries the next tag."""
     first = sweep.box()
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = sweep.born()
     if known == "not on record":
         ended = {"ended_at": datetime.now(UTC), "ended_how": "cleared"}
         sweep.platform.destroy(first.native_id, first.account)
@@ -538,8 +530,7 @@ def test_a_box_that_no_record_knows_and_that_can_t_be_asked_is_not_adopted(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = sweep.box()
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = sweep.born()
     sweep.platform.destroy(first.native_id, first.account)
     sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
     tag = box_layout.box_tag(first.identity, "box-0", 2)
@@ -564,8 +555,7 @@ def test_a_box_that_no_record_knows_and_that_does_not_say_whose_it_is_is_not_ado
     """Of a rental platform it says so from its first cells on. Until then one that a colleague's `up` has made, with a
     copy of this evidence, was adopted, and could be ended: nothing was launched on it."""
     first = sweep.box()
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = sweep.born()
     sweep.platform.destroy(first.native_id, first.account)
     sweep.store.write_birth(birth.model_copy(update={"ended_at": datetime.now(UTC), "ended_how": "cleared"}))
     tag = box_layout.box_tag(first.identity, box, generation)

@@ -63,9 +63,7 @@ def test_a_box_at_work_is_refused_and_nothing_of_it_is_touched(sweep: Sweep) -> 
         assert part in words, words
     assert "sweepctl wait --stack sweep-t --for done && sweepctl finish --stack sweep-t" in words
     assert sweep.store.teardown() is None
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is None
+    assert sweep.born().ended_at is None
 
 
 def edited(box: BoxState, approval: Approval, sweep: Sweep) -> dict[str, BoxState]:
@@ -136,12 +134,15 @@ def test_a_cleared_box_ends_and_what_survives_is_named(sweep: Sweep) -> None:
     durable = picture(sweep.volume_root)
     counted = ending.judge(ending.context_of(box), box, box.approval, full=False).verdict.unclaimed
     assert (counted.files, counted.problem) == (0, ""), f"what a real runner leaves is known by name: {counted.words}"
+    live = sweep.seen(box).inputs.live
+    assert live is not None
+    assert (live["state"], live["verified"]) == ("cleared", "2 of 2 cells")
+    assert "box box-0 CLEARED" in sweep.said.infos
     delete(sweep, box)
     assert sweep.listed() == []
     assert picture(sweep.volume_root) == durable
     assert any(path.endswith("a/result.json") for path in durable)
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
+    birth = sweep.born()
     assert (birth.ended_how, birth.ended_at is not None) == ("cleared", True)
     assert sweep.store.teardown() is None
     assert sweep.store.losses() == []
@@ -210,9 +211,7 @@ def test_a_destroy_that_was_killed_half_way_may_finish(sweep: Sweep, monkeypatch
     teardown = sweep.store.teardown()
     assert teardown is not None
     delete(sweep, approved(box, expired(box.approval, at=teardown.begun_at)))
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_how == how
+    assert sweep.born().ended_how == how
     assert (sweep.listed(), sweep.store.teardown()) == ([], None)
 
 
@@ -305,9 +304,7 @@ def test_a_box_that_is_gone_needs_no_approval_and_its_losses_are_written_down(sw
     (loss,) = sweep.store.losses()
     assert (loss.box, loss.native_id, loss.cells) == ("box-0", box.native_id, ("b",))
     assert "1 cells LOST, its box is gone from the platform: b" in sweep.said.warnings
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_how == "gone"
+    assert sweep.born().ended_how == "gone"
 
 
 def test_a_provider_that_was_killed_before_its_record_leaves_no_bill(
@@ -324,13 +321,9 @@ def test_a_provider_that_was_killed_before_its_record_leaves_no_bill(
         cut.setattr(ending, "record_end", killed)
         with pytest.raises(KeyboardInterrupt):
             delete(sweep, box)
-    before = sweep.store.birth("box-0", 1)
-    assert before is not None
-    assert before.ended_at is None
+    assert sweep.born().ended_at is None
     assert isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_how == "gone"
+    assert sweep.born().ended_how == "gone"
     assert spent(sweep.store, datetime.now(UTC)).bills[0].per_hour == 0.0
     assert (sweep.store.losses(), sweep.store.teardown()) == ([], None)
 
@@ -342,9 +335,7 @@ def test_a_state_with_another_id_closes_no_records(sweep: Sweep) -> None:
     GATE.delete(sweep.op("Gate"), "g", sweep.gate(forged))
     delete(sweep, forged)
     assert f"by the records box box-0 is {box.native_id}" in sweep.said.warnings
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is None
+    assert sweep.born().ended_at is None
     assert sweep.store.losses() == []
     with pytest.raises(TeardownRefused, match=box.native_id):
         IDENTITY.delete(sweep.op("Identity", "identity"), sweep.identity.identity, sweep.identity)
@@ -393,7 +384,9 @@ def test_a_box_that_is_gone_leaves_the_state_even_without_evidence(sweep: Sweep)
 # Not proved
 
 
-def test_an_outage_before_the_verb_is_no_proof(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_before_the_verb_and_a_verb_that_does_nothing_are_no_end(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     box = sweep.cleared()
 
     def get(*_: Any) -> BoxRecord:
@@ -404,10 +397,6 @@ def test_an_outage_before_the_verb_is_no_proof(sweep: Sweep, monkeypatch: pytest
         with pytest.raises(TeardownRefused, match="502 Bad Gateway"):
             delete(sweep, box)
     assert sweep.listed() == [box.native_id]
-
-
-def test_a_verb_that_is_accepted_and_does_nothing_is_no_end(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    box = sweep.cleared()
     with monkeypatch.context() as patch:
         patch.setattr(LocalPlatform, "destroy", lambda *_: None)
         with pytest.raises(NotYetGone) as waiting:
@@ -420,10 +409,14 @@ def test_a_verb_that_is_accepted_and_does_nothing_is_no_end(sweep: Sweep, monkey
         "pulumi destroy",
     ):
         assert part in words
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is None
+    assert sweep.born().ended_at is None
     assert sweep.store.teardown() is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlatform, "destroy", lambda *_: None)
+        sweep.cancelled.set()
+        with pytest.raises(NotYetGone, match="the wait was cancelled"):
+            delete(sweep, box)
+    sweep.cancelled.clear()
     delete(sweep, box)
     assert sweep.listed() == []
 
@@ -460,17 +453,7 @@ def test_an_outage_after_the_verb_names_what_may_still_bill(sweep: Sweep, monkey
         delete(sweep, box, timeout=60)
     for part in (box.native_id, "502 Bad Gateway", "May still bill $0.50/h", "pulumi destroy --stack sweep-t"):
         assert part in str(lost.value), str(lost.value)
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is None
-
-
-def test_an_interrupt_while_it_ends_says_what_is_left(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    box = sweep.cleared()
-    sweep.cancelled.set()
-    monkeypatch.setattr(LocalPlatform, "destroy", lambda *_: None)
-    with pytest.raises(NotYetGone, match="the wait was cancelled"):
-        delete(sweep, box)
+    assert sweep.born().ended_at is None
 
 
 # What Read sees
@@ -481,23 +464,13 @@ def test_read_shows_what_would_die_and_never_asks_for_anything(sweep: Sweep) -> 
     box = sweep.box()
     sweep.queue(box)
     sweep.until_state(box, "sealed", "a")
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert not isinstance(seen, Gone)
+    seen = sweep.seen(box)
     assert (seen.state, seen.unhealthy) == (box, ())
     assert seen.inputs.live is not None
     assert seen.inputs.live["not_safe"] == ["a: sealed", "b: running"]
     assert (seen.inputs.live["state"], seen.inputs.live["because"]) == ("locked", "not approved")
     assert "box box-0 LOCKED: 0 of 2 cells verified; $0.50/h" in sweep.said.infos
     assert BOX.changes(sweep.box_inputs(), seen.inputs) == {}
-
-
-def test_read_of_a_cleared_box(sweep: Sweep) -> None:
-    box = sweep.cleared()
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert not isinstance(seen, Gone)
-    assert seen.inputs.live is not None
-    assert (seen.inputs.live["state"], seen.inputs.live["verified"]) == ("cleared", "2 of 2 cells")
-    assert "box box-0 CLEARED" in sweep.said.infos
 
 
 def outage(monkeypatch: pytest.MonkeyPatch, sweep: Sweep, tmp_path: Path) -> None:
@@ -524,8 +497,7 @@ def test_read_takes_no_trouble_for_gone(
     box = sweep.box()
     gate, queue = sweep.gate(box), sweep.queue_inputs(box)
     trouble(monkeypatch, sweep, tmp_path)
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert not isinstance(seen, Gone)
+    seen = sweep.seen(box)
     assert seen.state == box
     (why,) = seen.unhealthy
     assert "UNKNOWN" in why
@@ -550,8 +522,7 @@ def test_read_of_a_box_that_is_proved_gone(sweep: Sweep) -> None:
 def test_read_works_without_evidence(sweep: Sweep) -> None:
     box = sweep.box()
     (sweep.store.root / "sweep.json").unlink()
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert not isinstance(seen, Gone)
+    seen = sweep.seen(box)
     assert seen.inputs.live is not None
     assert seen.inputs.live["state"] == "locked"
     assert "holds no sweep.json" in seen.inputs.live["because"]
@@ -574,8 +545,7 @@ def test_a_revocation_stops_a_teardown_that_is_under_way(sweep: Sweep) -> None:
 def test_read_of_a_box_that_is_ending(sweep: Sweep) -> None:
     box = sweep.box()
     (sweep.root(box) / "box.json").rename(sweep.root(box) / "ending.json")
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert not isinstance(seen, Gone)
+    seen = sweep.seen(box)
     assert seen.unhealthy == ("box box-0 is ending, not ready",)
     assert seen.state.phase == Phase.ENDING
 
@@ -670,24 +640,19 @@ REPLACING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", REPLACING)
-def test_a_replacing_change_is_refused_while_locked(sweep: Sweep, name: str) -> None:
+def test_a_replacing_change_and_no_other_is_refused_while_locked(sweep: Sweep) -> None:
     box = sweep.trained()
     old = sweep.box_inputs()
-    checked = BOX.check(sweep.op(), old, sweep.box_inputs(**{name: REPLACING[name]}))
-    (failure,) = checked.failures
-    assert failure.property == name
-    assert "would replace box box-0, which is a destroy" in failure.reason
-    for part in ("a  sealed", "b  sealed", "$0.50/h", box.native_id, "next"):
-        assert part in failure.reason
-
-
-def test_several_replacing_changes_say_the_long_words_once(sweep: Sweep) -> None:
-    sweep.trained()
-    changed = sweep.box_inputs(resources={"cpu": 2}, mounts={})
-    failures = BOX.check(sweep.op(), sweep.box_inputs(), changed).failures
+    for name, value in REPLACING.items():
+        (failure,) = BOX.check(sweep.op(), old, sweep.box_inputs(**{name: value})).failures
+        assert failure.property == name
+        assert "would replace box box-0, which is a destroy" in failure.reason
+        for part in ("a  sealed", "b  sealed", "$0.50/h", box.native_id, "next"):
+            assert part in failure.reason, name
+    failures = BOX.check(sweep.op(), old, sweep.box_inputs(resources={"cpu": 2}, mounts={})).failures
     assert {failure.property for failure in failures} == {"resources", "mounts"}
-    assert sum("REFUSED" in failure.reason for failure in failures) == 1
+    assert sum("REFUSED" in failure.reason for failure in failures) == 1, "the long words once"
+    assert BOX.check(sweep.op(), old, sweep.box_inputs(price_per_hour=0.75, max_price=1.0)).failures == []
 
 
 def test_a_replacing_change_is_let_through_when_cleared(sweep: Sweep) -> None:
@@ -697,12 +662,6 @@ def test_a_replacing_change_is_let_through_when_cleared(sweep: Sweep) -> None:
     assert BOX.check(
         sweep.op(), sweep.box_inputs(approval=box.approval), sweep.box_inputs(resources={"cpu": 2})
     ).failures
-
-
-def test_a_change_that_replaces_nothing_is_let_through(sweep: Sweep) -> None:
-    sweep.trained()
-    changed = sweep.box_inputs(price_per_hour=0.75, max_price=1.0)
-    assert BOX.check(sweep.op(), sweep.box_inputs(), changed).failures == []
 
 
 def test_a_price_above_the_ceiling_is_refused(sweep: Sweep) -> None:

@@ -106,9 +106,7 @@ def test_whatever_is_cut(hosts: HostSweep, seed: int, monkeypatch: pytest.Monkey
     scissors.left = 0
     assert hosts.boxes_on("box-0") == []
     assert hosts.alive(box) == set()
-    birth = hosts.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_how == "cleared"
+    assert hosts.born().ended_how == "cleared"
     assert sorted(hosts.started()) == ["a a", "b b"], "nothing ran twice"
     assert hosts.store.losses() == []
     assert scissors.cuts >= 7, "every step was cut"

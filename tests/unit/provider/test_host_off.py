@@ -17,7 +17,7 @@ from sweepstack.billing.ledger import Bill, spent
 from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
-from sweepstack.core.records import Approval, Birth, UnclaimedWaiver
+from sweepstack.core.records import Approval, UnclaimedWaiver
 from sweepstack.core.resources import BoxState
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
@@ -76,8 +76,7 @@ def test_want_stopped_powers_it_off_with_proof_and_starts_the_clock(parked: Host
     assert bill_of(parked, box).per_hour == 0.01
 
     parked.said.lines.clear()
-    seen = BOX.read(parked.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = parked.seen(box)
     assert (seen.state.phase, seen.unhealthy) == ("stopped", ())
     assert "CLOCK released in 14 d 23 h (20" in parked.said.warnings
     assert stop(parked, box).phase == "stopped"
@@ -85,8 +84,7 @@ def test_want_stopped_powers_it_off_with_proof_and_starts_the_clock(parked: Host
 
     parked.host.start()
     parked.said.lines.clear()
-    seen = BOX.read(parked.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = parked.seen(box)
     assert "wanted stopped: it bills as if it ran" in seen.unhealthy[0]
     assert "runs again, and bills $0.50/h" in parked.said.warnings
     assert bill_of(parked, box).per_hour == 0.5
@@ -96,19 +94,20 @@ def test_want_stopped_powers_it_off_with_proof_and_starts_the_clock(parked: Host
 def test_a_silence_that_nobody_here_could_hear_proves_nothing(
     parked: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No key to come in with, or a name that leads there by a command of another machine: nothing was even tried."""
+    """No key to come in with, or a name that leads there by a command of another machine: nothing was even tried. And
+    nothing starts it from here."""
     box = stop(parked, parked.box())
     elsewhere = box.model_copy(update={"adapter": f"ssh:gpu1=*,{parked.host.address}"})
     for state, key in ((box, parked.folder / "none"), (elsewhere, parked.host.key)):
         with monkeypatch.context() as here:
             here.setenv("SWEEPSTACK_SSH_KEY", str(key))
-            seen = BOX.read(parked.op(), box.native_id, state)
-        assert isinstance(seen, Seen)
+            seen = parked.seen(state)
         assert "UNKNOWN" in seen.unhealthy[0], state.adapter
         assert handover_of(parked.store, box.native_id) is not None, "what was proved before stays on record"
-    seen = BOX.read(parked.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
-    assert seen.state.phase == "stopped"
+    assert parked.seen(box).state.phase == "stopped"
+    with pytest.raises(SweepstackError, match=r"box-0 is off: power-off since .* start it where it was rented"):
+        BOX.update(parked.op(), box.native_id, box, parked.box_inputs())
+    assert QUEUE.check(parked.op("Queue"), None, parked.queue_inputs(box, want="stopped")).failures == []
 
 
 def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> None:
@@ -173,15 +172,20 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     assert still_billed(known, spent(known, datetime.now(UTC)), known.births()) == []
 
 
-def test_a_state_that_was_edited_powers_nothing_off(parked: HostSweep) -> None:
-    """The same rows as for every other platform: what looks cleared in the state, and is not."""
+def test_a_state_that_was_edited_and_evidence_that_lies_on_it_power_nothing_off(parked: HostSweep) -> None:
+    """The same rows as for every other platform; and the host is this machine."""
     box = parked.trained()
     word = approval_for(box, receipt=parked.verified(box))
     for row, state in edited(box, word, parked).items():
         with pytest.raises(TeardownRefused):
             delete(parked, state, timeout=3)
         assert calls(parked) == [], row
-    assert handover_of(parked.store, box.native_id) is None
+    inside = parked.root(box) / "data" / "kept"
+    (parked.store.root / "cells").rename(inside)
+    (parked.store.root / "cells").symlink_to(inside)
+    with pytest.raises(TeardownRefused, match="the evidence lies on this very box"):
+        delete(parked, approved(box, word))
+    assert (calls(parked), handover_of(parked.store, box.native_id)) == ([], None)
 
 
 def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSweep) -> None:
@@ -197,17 +201,6 @@ def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSwee
     delete(parked, approved(box, word))
     assert calls(parked) == ["shutdown "]
     assert (bill_of(parked, box).ended_how, bill_of(parked, box).per_hour) == ("power-off", 0.01)
-
-
-def test_evidence_that_lies_on_a_host_which_is_this_machine(parked: HostSweep) -> None:
-    box = parked.trained()
-    word = approval_for(box, receipt=parked.verified(box))
-    inside = parked.root(box) / "data" / "kept"
-    (parked.store.root / "cells").rename(inside)
-    (parked.store.root / "cells").symlink_to(inside)
-    with pytest.raises(TeardownRefused, match="the evidence lies on this very box"):
-        delete(parked, approved(box, word))
-    assert calls(parked) == []
 
 
 def test_a_command_that_changes_nothing_proves_nothing(parked: HostSweep) -> None:
@@ -232,8 +225,7 @@ def test_silence_alone_proves_nothing(parked: HostSweep) -> None:
         delete(parked, approved(box, word), timeout=3)
     with pytest.raises(TeardownRefused, match="whether it runs is not known"):
         stop(parked, box, timeout=3)
-    seen = BOX.read(parked.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = parked.seen(box)
     assert "UNKNOWN" in seen.unhealthy[0]
     assert bill_of(parked, box).per_hour == 0.5
     given_up = approved(box, approval_for(box, abandon=(abandonment(box),)))
@@ -250,19 +242,13 @@ def test_a_wait_that_was_cut_off_is_taken_up(parked: HostSweep) -> None:
     known = handover_of(parked.store, box.native_id)
     assert known is not None
     keep_handover(parked.store, known.model_copy(update={"silent_at": None}))
-    parked.store.write_birth(box_birth(parked).model_copy(update={"ended_at": None, "ended_how": None}))
+    parked.store.write_birth(parked.born().model_copy(update={"ended_at": None, "ended_how": None}))
     delete(parked, approved(box, word))
     assert calls(parked) == ["shutdown "]
-    assert box_birth(parked).ended_how == "power-off"
+    assert parked.born().ended_how == "power-off"
     assert isinstance(BOX.read(parked.op(), box.native_id, box), Gone)
     forget_handover(parked.store, box.native_id)
     assert isinstance(BOX.read(parked.op(), box.native_id, box), Seen), "without the record nobody knows"
-
-
-def box_birth(sweep: HostSweep) -> Birth:
-    birth = sweep.store.birth("box-0", 1)
-    assert birth is not None
-    return birth
 
 
 def test_another_box_at_work_on_the_same_host_keeps_it_on(parked: HostSweep) -> None:
@@ -273,12 +259,3 @@ def test_another_box_at_work_on_the_same_host_keeps_it_on(parked: HostSweep) -> 
         delete(parked, approved(box, approval_for(box)), timeout=3)
     assert calls(parked) == []
     assert parked.workers(other)
-
-
-def test_nothing_starts_it_from_here(parked: HostSweep) -> None:
-    box = stop(parked, parked.box())
-    with pytest.raises(SweepstackError, match=r"box-0 is off: power-off since .* start it where it was rented"):
-        BOX.update(parked.op(), box.native_id, box, parked.box_inputs())
-    queue = parked.queue_inputs(box, want="stopped")
-    checked = QUEUE.check(parked.op("Queue"), None, queue)
-    assert checked.failures == []

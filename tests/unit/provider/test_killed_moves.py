@@ -57,7 +57,10 @@ def queues(sweep: Sweep, here: BoxState, idle: BoxState) -> list[Callable[[], Qu
     return [bring_up(here), bring_up(idle)]
 
 
-@pytest.mark.parametrize("step", range(1, 6))
+# After the tombstone, and before the runner; test_moving.py has the first record.
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=() if step in (2, 5) else pytest.mark.proof) for step in range(1, 6)]
+)
 def test_a_move_that_is_killed_at_a_step_is_finished_and_no_cell_runs_twice(sweep: Sweep, step: int) -> None:
     sweep.roster = ("a", "b", "c", "d")
     sweep.hold("a")

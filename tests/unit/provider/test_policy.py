@@ -17,7 +17,6 @@ from sweepstack.core.resources import BoxState, QueueState, VolumeInputs
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.resources import stop, teardown
-from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.status.engine.state import StackState
@@ -263,9 +262,7 @@ def test_a_queue_that_keeps_an_earlier_policy_ends_by_the_state_s(
     policy(sweep, "max_expiry: 1h\n")
     box = sweep.box()
     policy(sweep, None)
-    birth = sweep.store.birth(box.name, box.generation)
-    assert birth is not None
-    sweep.store.write_birth(birth.model_copy(update={"policy": ""}))
+    sweep.store.write_birth(sweep.born().model_copy(update={"policy": ""}))
     monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s"))
     given = approved(box, approval_for(box, abandon=(abandonment(box),)))
     queue = QueueState(**sweep.queue_inputs(given, policy=box.policy).model_dump(), launched_at=box.created_at)
@@ -291,8 +288,7 @@ def test_a_policy_that_was_written_into_the_birth_record_locks_no_box_for_good(
 ) -> None:
     """Who writes the evidence could write it there. An `up` takes it out, unless an entry of the state has it."""
     box = sweep.box()
-    birth = sweep.store.birth(box.name, box.generation)
-    assert birth is not None
+    birth = sweep.born()
     planted = PolicyText(text="max_expiry: 1s\n")
     sweep.store.write_birth(birth.model_copy(update={"policy": planted.digest}))
     monkeypatch.setattr(teardown, "read_state", lambda *about: StackState("s", policies=(written(planted),)))
@@ -302,8 +298,7 @@ def test_a_policy_that_was_written_into_the_birth_record_locks_no_box_for_good(
     given = approved(box, approval_for(box, abandon=(abandonment(box),)))
     with pytest.raises(TeardownRefused, match="where no commit ever had it, pulumi up"):
         BOX.delete(sweep.op(), box.native_id, given)
-    seen = BOX.read(sweep.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = sweep.seen(box)
     assert "`pulumi up` mends that" in seen.unhealthy[0], "so that the engine asks for an update"
     up(sweep, box)
     assert sweep.store.births()[0].policy == ""

@@ -96,9 +96,7 @@ def test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step(rented: HostS
     assert rented.listed() == []
     assert rented.platform.get(box.native_id, box.account).phase is Phase.ENDING, "it bills, so it is not gone"
     assert open_bill(rented, box) == 0.5
-    birth = rented.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is None
+    assert rented.born().ended_at is None
 
 
 def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
@@ -108,8 +106,7 @@ def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
     rented.host.stop()
     with pytest.raises(NotYetGone, match="confirm-gone"):
         delete(rented, box)  # a host that does not answer proves nothing
-    seen = BOX.read(rented.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = rented.seen(box)
     assert "UNKNOWN" in seen.unhealthy[0]
     assert open_bill(rented, box) == 0.5
 
@@ -139,9 +136,7 @@ def test_a_refresh_takes_the_word_and_closes_the_books(rented: HostSweep, monkey
     rented.host.stop()
     say(rented, monkeypatch, box)
     assert isinstance(BOX.read(rented.op(), box.native_id, box), Gone)
-    birth = rented.store.birth("box-0", 1)
-    assert birth is not None
-    assert birth.ended_at is not None
+    assert rented.born().ended_at is not None
     assert rented.store.losses() == []
 
 
@@ -173,8 +168,7 @@ def test_the_word_is_for_one_native_id(rented: HostSweep, monkeypatch: pytest.Mo
     assert not silent.over(other.native_id)
     copied = known.model_copy(update={"native_id": other.native_id})
     keep_handover(rented.store, copied)  # edited by hand: the confirmation in it is another box's
-    seen = BOX.read(rented.op(), other.native_id, other)
-    assert isinstance(seen, Seen)
+    seen = rented.seen(other)
     assert "UNKNOWN" in seen.unhealthy[0]
 
 
@@ -236,10 +230,10 @@ def test_what_the_platform_s_api_shows_running_is_not_confirmed_as_gone(
             say(rented, monkeypatch, box, power_off)
 
 
-# The next test plays the other two.
+# The next test plays two of the others, and test_given_up.py all of them on a box of this machine.
 @pytest.mark.parametrize(
     "lost",
-    [unreachable, in_zeros, *(pytest.param(one, marks=pytest.mark.proof) for one in (gone, no_writes))],
+    [unreachable, *(pytest.param(one, marks=pytest.mark.proof) for one in (in_zeros, gone, no_writes))],
     ids=lambda lost: lost.__name__,
 )
 def test_a_host_that_is_given_up_ends_without_its_evidence(
@@ -346,8 +340,7 @@ def test_a_box_that_the_state_lost_is_confirmed_by_its_record(
     sources = Sources(target, state, True, box.evidence, EvidenceStore.open(box.evidence), "")
     monkeypatch.setattr(confirm_gone_command, "open_sources", lambda _target: sources)
     assert confirm_gone(target, Statement("box-0", SAW), Out(as_json=True)) == YES
-    birth = rented.store.birth("box-0", 1)
-    assert birth is not None
+    birth = rented.born()
     assert birth.ended_how is not None
     assert birth.ended_how.startswith("confirmed by ")
     assert rented.store.teardown() is None
@@ -378,13 +371,11 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     shutil.rmtree(rented.root(box))
     if word != "as it is made now":
         shutil.rmtree(rented.platform_root / "ended")
-    seen = BOX.read(rented.op(), box.native_id, box)
-    assert isinstance(seen, Seen)
+    seen = rented.seen(box)
     assert "nothing of it is left on its host, which bills on" in seen.unhealthy[0]
     with pytest.raises(SweepstackError, match=r"bills on .*want: gone, then pulumi up") as refused:
         BOX.update(rented.op(), box.native_id, box, rented.box_inputs())
-    birth = rented.store.birth(box.name, box.generation)
-    assert birth is not None
+    birth = rented.born()
     free = birth.model_copy(update={"price_per_hour": 0.0})
     assert find(birth, Evidence(box.evidence)) == OtherBox(None, emptied=True)
     says_so = word == "as it is made now"

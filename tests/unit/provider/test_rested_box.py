@@ -17,7 +17,6 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources import restart, stop, teardown
-from sweepstack.provider.resources.base import Gone
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.teardown import box_context
 from tests.unit.provider.support import BOX, FACTS, GATE, QUEUE, Sweep, approval_for, approved
@@ -192,9 +191,7 @@ def test_an_up_starts_no_box_that_has_nothing_to_run(kept: Kept, rental: Rental)
     kept.stop()
     kept.up()
     assert rental.starts == 0
-    identifier = f"{kept.box.native_id}/queue"
-    seen = QUEUE.read(kept.sweep.op("Queue"), identifier, kept.queue)
-    assert not isinstance(seen, Gone)
+    seen = kept.sweep.seen_queue(kept.queue)
     assert seen.unhealthy == (), "each `up` would have something to do with it"
     given = kept.sweep.store.launch("box-0", 1)
     assert given is not None

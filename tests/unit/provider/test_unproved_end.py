@@ -78,7 +78,7 @@ def say(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, box: BoxState) -> int:
     return confirm_gone(target, Statement(box.name, "terminated", by="ada"), Out(as_json=True))
 
 
-def test_the_proof_is_waited_for_and_the_next_destroy_goes_on(sweep: Sweep, api: Api) -> None:
+def test_the_proof_is_waited_for_and_an_audit_and_the_next_destroy_go_on(sweep: Sweep, api: Api) -> None:
     """The next one has nothing to check any more: the box can't be read, and its end was allowed."""
     box = sweep.cleared()
     with pytest.raises(NotYetGone) as waits:
@@ -86,11 +86,13 @@ def test_the_proof_is_waited_for_and_the_next_destroy_goes_on(sweep: Sweep, api:
     assert api.asked > 1, "it waited longer than its own deadline"
     for part in (NOWHERE, "May still bill $0.50/h", "pulumi destroy --stack sweep-t; or, once its console shows that"):
         assert part in str(waits.value), str(waits.value)
+    entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
+    known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
+    found = findings_in(box.adapter, sweep.platform, known)
+    assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
     api.proved = True
     delete(sweep, box)
-    birth = sweep.store.birth(box.name, 1)
-    assert birth is not None
-    assert birth.ended_how == "gone"
+    assert sweep.born().ended_how == "gone"
 
 
 def test_a_person_may_confirm_what_the_api_does_not_prove(
@@ -110,9 +112,7 @@ def test_a_person_may_confirm_what_the_api_does_not_prove(
     assert say(sweep, monkeypatch, box) == YES
     assert observe(at)[0].existence is Existence.GONE
     delete(sweep, box)
-    birth = sweep.store.birth(box.name, 1)
-    assert birth is not None
-    assert birth.ended_how == "confirmed by ada"
+    assert sweep.born().ended_how == "confirmed by ada"
     api.proved = True
     with pytest.raises(No, match="its API proves that a box is gone"):
         say(sweep, monkeypatch, box)
@@ -132,16 +132,6 @@ def test_a_confirmation_ends_when_the_api_shows_the_box(
     assert observe(at)[0].existence is Existence.EXISTS
 
 
-def test_audit_goes_on_where_one_box_is_not_proved(sweep: Sweep, api: Api) -> None:
-    box = sweep.cleared()
-    with pytest.raises(NotYetGone):
-        delete(sweep, box)
-    entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
-    known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
-    found = findings_in(box.adapter, sweep.platform, known)
-    assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
-
-
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("same_account", [True, False])
 def test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere(
@@ -153,8 +143,7 @@ def test_an_end_on_record_stays_one_where_the_same_account_shows_the_box_nowhere
     with nullcontext() if ended else pytest.raises(NotYetGone):
         delete(sweep, box)
     api.proved, api.same_account = False, same_account
-    birth = sweep.store.birth(box.name, 1)
-    assert birth is not None
+    birth = sweep.born()
     assert (birth.ended_at is not None) == ended
     target: Any = SimpleNamespace(stack="sweep-t", root=sweep.folder, file=SimpleNamespace(sweep=dict))
     found = search(StackState("sweep-t"), sweep.store, [birth], target.file)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.policy_text import PolicyText, written
-from sweepstack.core.records import Abandonment, Action, Approval
+from sweepstack.core.records import Abandonment, Action
 from sweepstack.core.resources import BoxState, IdentityInputs, VolumeInputs, VolumeState
 from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import NotYetGone, PlatformError, Sweepstack
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.volumes.end_check import take_inventory
-from sweepstack.operations.volumes.records import VERB, Survey, mountings, survey, write_inventory
+from sweepstack.operations.volumes.records import VERB, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
@@ -247,12 +247,6 @@ def test_copies_that_lie_on_the_volume_itself_prove_nothing(keeper: Keeper) -> N
     assert not keeper.there
 
 
-def test_what_nobody_on_record_left_there_keeps_it(keeper: Keeper) -> None:
-    (keeper.sweep.platform_root / "volumes" / keeper.volume.native_id / "content" / "imagenet").mkdir()
-    with pytest.raises(TeardownRefused, match="imagenet is on it, and no sweep on record left it there"):
-        keeper.delete(keeper.approve())
-
-
 def test_an_entry_without_its_policy_ends_by_that_of_the_other_entries(keeper: Keeper) -> None:
     """An export was edited, and the file is not here."""
     there = keeper.states["keep"].identity
@@ -436,15 +430,3 @@ def test_a_survey_finds_a_sweep_by_its_stack_file_alone(keeper: Keeper) -> None:
     file.write_text("config:\n  sweepstack:sweep: {pull_to: results}\n")
     (user,) = survey(keeper.sweep.project, keeper.store, [native_id], but="keep").of(native_id)
     assert user.identity == keeper.sweep.identity.identity
-
-
-def test_an_empty_survey_knows_nobody() -> None:
-    assert Survey().of("x") == ()
-
-
-def test_words_of_an_expired_approval(keeper: Keeper) -> None:
-    approved = keeper.approve()
-    assert isinstance(approved.approval, Approval)
-    late = approved.approval.model_copy(update={"expires": approved.approval.at})
-    with pytest.raises(TeardownRefused, match="the approval expired"):
-        keeper.delete(approved.model_copy(update={"approval": late}))

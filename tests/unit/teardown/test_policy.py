@@ -394,15 +394,6 @@ def test_what_does_not_read_locks_and_names_two_ways_out(situation: Situation) -
         assert "sweepctl policy approve" in verdict.reasons[0]
 
 
-def test_what_evidence_and_box_have_of_a_policy_binds_nothing(situation: Situation) -> None:
-    """A job writes all of its own box, and more people write the evidence than may say who ends a box."""
-    place = situation.evidence / "records" / "policy" / "in-force.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    for text in (copy_of("max_expiry: 1m\nplatforms: nowhere\n"), "junk", "approvers: [evil]"):
-        place.write_text(text)
-        assert situation.ask().way == "cleared", text
-
-
 def test_a_birth_record_that_names_a_policy_asks_for_its_text(situation: Situation, project: Path) -> None:
     """The entry was edited, or the state is new, and the file is not here."""
     named = source("max_expiry: 3d\n")
