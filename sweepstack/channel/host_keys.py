@@ -97,7 +97,7 @@ def changed(pin: Pin, endpoint: SshEndpoint) -> HostKeyChanged:
         f"the host key of {pin.native_id} at {endpoint.host}:{endpoint.port} is not the one that it had when it was "
         f"first reached since this start ({known}): another machine may be in between, or another box has its address. "
         f"Nothing was sent. Compare it in the platform's own console, or on the host itself; then "
-        f"`sweepctl trust-host BOX{host}`"
+        f"`sweepctl confirm host BOX{host}`"
     )
 
 

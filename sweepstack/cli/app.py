@@ -36,10 +36,10 @@ SECTIONS = (
     ("Watch", ("status", "wait", "logs", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "show", "publish")),
-    ("End", ("approve", "finish", "confirm-gone", "adopt")),
+    ("End", ("approve", "cosign", "revoke", "finish", "confirm", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),
-    ("On a box", ("ssh", "worker-ended", "trust-host")),
+    ("On a box", ("ssh",)),
 )
 """A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "pull", "verify")

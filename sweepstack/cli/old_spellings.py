@@ -23,6 +23,15 @@ NOW = {
     "provenance": "show",
     "receipt": "show",
     "smoke": "doctor --smoke",
+    "approve --cosign": "cosign",
+    "cosign --approval": "cosign",
+    "approve --revoke": "revoke",
+    "confirm-gone --never-rented": "confirm never-rented",
+    "confirm-gone --peer": "confirm peer",
+    "confirm-gone": "confirm gone",
+    "trust-host --fingerprint": "confirm host --saw",
+    "trust-host": "confirm host",
+    "worker-ended": "confirm worker",
 }
 """Old spelling → new one, in the order in which they are looked up, each in what came of those before. On the left
 stands a command, and what else picks the row: an option anywhere on the line (such a row stands before the one of the

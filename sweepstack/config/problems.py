@@ -145,7 +145,7 @@ def _mistake(
         return Mistake(line, key, f"expected {_KINDS[kind]}", owner)
     if kind == "string_pattern_mismatch":
         wanted = "expected sha256: and 64 hex digits" if "sha256" in str(item["ctx"]["pattern"]) else "is not a name"
-        return Mistake(line, key, f"{wanted}, as sweepctl writes it; sweepctl approve --revoke takes it out", owner)
+        return Mistake(line, key, f"{wanted}, as sweepctl writes it; sweepctl revoke takes it out", owner)
     text = item["msg"]
     return Mistake(line, key, text[:1].lower() + text[1:], owner)
 

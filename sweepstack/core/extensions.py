@@ -9,7 +9,7 @@ COMMANDS = {
     "ci": "pipelines",
     "profile explain": "authoring",
     "profile new": "authoring",
-    "worker-ended": "slurm",
+    "confirm worker": "slurm",
 }
 """Command, or verb of a group → the extension that brings it. Read only where that is not installed, to say so."""
 

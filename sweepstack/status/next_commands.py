@@ -30,7 +30,8 @@ SETUP_FAILED = ("failed", "cut off")
 MOST_NAMED = 20
 """Cells that one command names."""
 _COMMAND = re.compile(r"`((?:python -m |sweepctl |pulumi )[^`]+)`")
-_OF_A_BOX = re.compile(r"^sweepctl (trust-host|worker-ended) (?!--stack )")
+_OF_A_BOX = re.compile(r"^sweepctl (?:confirm (host|worker)|(worker)-ended) (?!--stack )")
+"""The second is what the programs of an older version say."""
 
 
 def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
@@ -129,7 +130,7 @@ def _named_in(note: str, stack: str) -> list[str]:
     """The commands that a platform names itself where it can't tell what a box does; none with a place to fill in. It
     knows no stack, which commands about one box need."""
     named = [way for way in _COMMAND.findall(note) if "<" not in way and "ACCOUNT" not in way.split()]
-    return [_OF_A_BOX.sub(rf"sweepctl \1 --stack {stack} ", way) for way in named]
+    return [_OF_A_BOX.sub(rf"sweepctl confirm \1\2 --stack {stack} ", way) for way in named]
 
 
 def _without_records(box_snapshot: BoxSnapshot) -> bool:
@@ -272,7 +273,7 @@ def _orphans_first(now: Now) -> bool:
 def _of_handed(now: Now) -> list[str]:
     first = next((known for known in now.handed if known.by == "person"), now.handed[0])
     end = f"pulumi destroy --stack {now.stack}"
-    confirm = f'sweepctl confirm-gone --stack {now.stack} {first.box} --saw "…"'
+    confirm = f'sweepctl confirm gone --stack {now.stack} {first.box} --saw "…"'
     if first.by == "ssh":
         return [f"{end}    (asks for it again)", f"{confirm}    (where its console shows that it is off)"]
     return [f"{confirm}    (once it is ended at its console)", end]
@@ -285,7 +286,7 @@ def _silent_in_teardown(now: Now) -> str:
 def _of_silent_in_teardown(now: Now) -> list[str]:
     lost = _silent_in_teardown(now)
     return [
-        f'sweepctl confirm-gone --stack {now.stack} {lost} --saw "…"    (where its host is lost for good)',
+        f'sweepctl confirm gone --stack {now.stack} {lost} --saw "…"    (where its host is lost for good)',
         f"pulumi destroy --stack {now.stack}    (after that, or once the host answers again)",
     ]
 
@@ -294,7 +295,7 @@ def _of_teardown(now: Now) -> list[str]:
     stack = now.stack
     untold = [one for one in now.boxes if one.seen.existence is Existence.UNKNOWN]
     helps = [way for one in untold for way in _named_in(one.seen.note, stack)]
-    on = [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"]
+    on = [f"pulumi destroy --stack {stack}", f"sweepctl revoke --stack {stack}    (to go on instead)"]
     return sure_first([*helps, *on])
 
 
@@ -348,7 +349,7 @@ def _of_stranded(now: Now) -> list[str]:
     if all(one.by_hand for one in now.stranded):
         return now.resumes(BY_HAND)
     told = [way for one in now.stranded for way in _named_in(one.seen.note, now.stack)]
-    return [*(way for way in told if way.startswith("sweepctl worker-ended ")), *now.resumes()]
+    return [*(way for way in told if way.startswith("sweepctl confirm worker ")), *now.resumes()]
 
 
 def _of_hung(now: Now) -> list[str]:
@@ -664,7 +665,7 @@ def _out_of_lost(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[str]:
 def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
     name, end = box_snapshot.box.name, f"pulumi destroy --stack {stack}"
-    known = [way for way in _named_in(box_snapshot.seen.note, stack) if way.startswith("sweepctl trust-host ")]
+    known = [way for way in _named_in(box_snapshot.seen.note, stack) if way.startswith("sweepctl confirm host ")]
     back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
     abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
     return [*(known or [back]), abandon]

@@ -134,7 +134,7 @@ class StillBilled:
 
     def confirm(self, stack: str) -> str:
         """The command that a person types once the console shows that it is released."""
-        return f'sweepctl confirm-gone --stack {stack} {self.box} --saw "…"'
+        return f'sweepctl confirm gone --stack {stack} {self.box} --saw "…"'
 
 
 def still_billed(store: EvidenceStore, bills: Spent, births: Iterable[Birth]) -> list[StillBilled]:

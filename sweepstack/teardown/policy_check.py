@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MENDED = "pulumi up, which takes it out of the birth record"
 WRITTEN = (
     "another person wrote it there: put that record back from a backup of the evidence; or end the box in its "
-    "platform's console, then sweepctl confirm-gone BOX"
+    "platform's console, then sweepctl confirm gone BOX"
 )
 BACK = "bring it back into a state first (pulumi stack init S && pulumi up adopts it), and approve and sign there"
 

@@ -148,9 +148,7 @@ def to_be_read(stack: str, boxes: Iterable[str]) -> str:
 def revoked_again(stack: str) -> str:
     """The command where the list of what was revoked does not read, so that no approval counts: the rest comes after
     it."""
-    return (
-        f"sweepctl approve --stack {stack} --revoke && sweepctl status --stack {stack}    (then approvals count again)"
-    )
+    return f"sweepctl revoke --stack {stack} && sweepctl status --stack {stack}    (then approvals count again)"
 
 
 def of_another_account(stack: str, problems: Iterable[str]) -> list[str]:
@@ -166,7 +164,7 @@ def seen_ended(stack: str, box: str, adapter: str) -> str:
     if not has_address(adapter):
         return ""
     give_up = f'sweepctl approve --stack {stack} --abandon {box} --reason "…"'
-    return f'{give_up} && sweepctl confirm-gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
+    return f'{give_up} && sweepctl confirm gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
 
 
 def of_box(words: str, box: str, stack: str = "") -> str:
@@ -179,7 +177,7 @@ def of_box(words: str, box: str, stack: str = "") -> str:
 def out_of_lost(stack: str, box: str, *, price_per_hour: float | None, safe: bool) -> list[str]:
     """The ways out for a box whose host answers and has lost its folder. `safe`: nothing on it is worth more than a
     word: all of it is verified, or given up."""
-    confirm = f'sweepctl confirm-gone --stack {stack} {box} --saw "…"'
+    confirm = f'sweepctl confirm gone --stack {stack} {box} --saw "…"'
     if price_per_hour != 0:  # it answers, and bills: no word ends that
         when = "once it is ended at its console: it answers, and bills"
     else:

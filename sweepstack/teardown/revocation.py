@@ -1,4 +1,4 @@
-"""Keeps on record which approvals `sweepctl approve --revoke` took back. They end nothing any more.
+"""Keeps on record which approvals `sweepctl revoke` took back. They end nothing any more.
 
 The engine's state keeps an approval until the next `pulumi up`, and a teardown may be under way with it. So the record
 of the revocation counts, wherever the approval was found.
@@ -18,7 +18,7 @@ from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, SweepstackError
 
 REVOKED = "revoked.json"
-WRITTEN_AGAIN = "`sweepctl approve --revoke` writes it again"
+WRITTEN_AGAIN = "`sweepctl revoke` writes it again"
 """What a reason says where the list of what was revoked is damaged."""
 
 

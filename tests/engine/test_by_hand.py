@@ -165,12 +165,12 @@ def test_its_folder_and_the_state_are_lost(hand: HandStack) -> None:
         words = " ".join(said.text.split())
         assert said.rc != 0, str(said)
         assert "sweepctl approve --stack t --abandon box-0 --reason" in words, str(said)
-        assert "&& sweepctl confirm-gone --stack t box-0 --saw" in words, str(said)
-    early = hand.sweepctl("confirm-gone", "box-0", "--saw", "the tab is closed")
+        assert "&& sweepctl confirm gone --stack t box-0 --saw" in words, str(said)
+    early = hand.sweepctl("confirm", "gone", "box-0", "--saw", "the tab is closed")
     assert_failed(early, "the end of box box-0", "was not begun")
     approved = ok(hand.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
-    assert 'sweepctl confirm-gone --stack t box-0 --saw "…"' in approved.text
-    ok(hand.sweepctl("confirm-gone", "box-0", "--saw", "the tab is closed"))
+    assert 'sweepctl confirm gone --stack t box-0 --saw "…"' in approved.text
+    ok(hand.sweepctl("confirm", "gone", "box-0", "--saw", "the tab is closed"))
     ok(hand.destroy())
     assert not hand.state().get("resources")
     assert [birth["ended_at"] is not None for birth in hand.births()] == [True]

@@ -261,7 +261,7 @@ def test_teardown_revoked(cleared: Stack) -> None:
     ok(cleared.destroy(*urns))
     ok(cleared.up())
     assert len(cleared.births()) == 2, "no cell is left to train: nothing is rented again"
-    ok(cleared.sweepctl("approve", "--revoke"))
+    ok(cleared.sweepctl("revoke"))
     ok(cleared.up())
     assert len(cleared.native_ids()) == 1
     assert len(cleared.births()) == 2

@@ -200,7 +200,7 @@ TIME = {"receipt": None, "actions": [], "waivers_digest": Approval.digest_waiver
 @example(block={**TIME, "at": 3, "expires": 99_999_999_999})  # was a yes for three thousand years
 @given(block=blocks())
 def test_any_approval_in_the_file(root: Path, block: Any) -> None:
-    """Malformed is a mistake in a file, never a yes: and `approve --revoke` takes it out."""
+    """Malformed is a mistake in a file, never a yes: and `revoke` takes it out."""
     path = write(root, put(yaml.safe_load(GOOD), "approval", block))
     file = StackFile.locate(root, "x")
     found = tried(file.approval)

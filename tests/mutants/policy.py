@@ -170,7 +170,7 @@ POLICY = (
     ),
     Mutant(
         "policy: a cosignature is written over what another person wrote meanwhile",
-        (Patch("sweepstack/cli/commands/approve/__init__.py", "    if now != shown:\n", "    if False:\n"),),
+        (Patch("sweepstack/cli/commands/cosign.py", "    if now != shown:\n", "    if False:\n"),),
         (
             "tests/unit/cli/test_approve_signed.py::test_what_another_person_wrote_during_the_prompt_is_not_written_over",
         ),

@@ -28,7 +28,7 @@ RENTED = (
         "take a confirmation for a box whose end was never begun",
         (
             Patch(
-                "sweepstack/cli/commands/confirm_gone.py",
+                "sweepstack/cli/commands/confirm/gone.py",
                 "    way = _allowed(target, box)\n",
                 '    way = "cleared"\n',
             ),

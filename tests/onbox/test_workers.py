@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.output import No
+from sweepstack.cli.commands.confirm import Statement
+from sweepstack.cli.output import No, Out
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Cell
-from sweepstack.extensions.slurm.commands import worker_ended
+from sweepstack.extensions.slurm.commands.confirm import worker as worker_ended
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
@@ -526,20 +527,20 @@ def test_a_person_says_it_and_is_refused_while_it_runs(
     shared: Shared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     channel = LocalChannel(shared.box.native_id, shared.box.root, {})
-    monkeypatch.setattr(worker_ended.Target, "find_sweep", lambda _: SimpleNamespace(stack="dev"))
+    target: Any = SimpleNamespace(stack="dev")
     monkeypatch.setattr(worker_ended, "find_box", lambda *_: None)
     monkeypatch.setattr(worker_ended, "way_to", lambda *_: channel)
     shared.box.add("slow", "while :; do sleep 0.05; done")
     worker = shared.start("w0")
     shared.wait(lambda: shared.count("cell-started"))
     with pytest.raises(No, match="w0 runs: process"):
-        worker_ended.command("box-0", "w0", saw="it is gone", by="ann")
+        worker_ended.confirm(target, Statement("box-0", "it is gone", "ann", which="w0"), Out(as_json=False))
     with pytest.raises(No, match="no worker other was on box-0"):
-        worker_ended.command("box-0", "other", saw="it is gone", by="ann")
+        worker_ended.confirm(target, Statement("box-0", "it is gone", "ann", which="other"), Out(as_json=False))
     assert not shared.count("worker-ended")
     worker.kill()
     worker.wait()
-    assert worker_ended.command("box-0", "w0", saw="it is gone", by="ann") == 0
+    assert worker_ended.confirm(target, Statement("box-0", "it is gone", "ann", which="w0"), Out(as_json=False)) == 0
     assert "w0 has ended (ann saw: it is gone)" in capsys.readouterr().out
     assert shared.journal().workers["w0"].ended.startswith("ann saw: it is gone; host ")
     leader = json.loads((shared.box.home / "cells" / "slow" / "1" / "pid").read_bytes())["pid"]

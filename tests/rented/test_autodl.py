@@ -96,7 +96,7 @@ def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     status = stack.sweepctl("status", "--json", timeout=120).json()
     assert (status["bills"], status["meter"]["per_hour"]) == ("yes", 0.01), "its data disk bills until it is released"
     assert any("释放 the instance" in note for note in status["notes"]), status["notes"]
-    assert "confirm-gone" in status["next"][0], status["next"]
+    assert "confirm gone" in status["next"][0], status["next"]
 
 
 @pytest.mark.proof  # the handlers: tests/unit/provider/test_wallet.py

@@ -246,9 +246,9 @@ def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
     status = stack.sweepctl("status", timeout=120)
     assert f"{worker} has seed0 still: " in " ".join(status.text.split()), status
     assert f"its node {lost} does not answer" in " ".join(status.text.split()), status
-    assert f'next   sweepctl worker-ended --stack {stack.name} box-0 {worker} --saw "…"' in status.text, status
+    assert f'next   sweepctl confirm worker --stack {stack.name} box-0 {worker} --saw "…"' in status.text, status
     said = ("--saw", "its power supply is burnt", "--by", "ann")
-    ok(stack.sweepctl("worker-ended", "box-0", worker, *said, timeout=120))
+    ok(stack.sweepctl("confirm", "worker", "box-0", worker, *said, timeout=120))
     ok(stack.up(timeout=300))
     ok(stack.sweepctl("wait", "--for", "done", timeout=400))
     stack.assert_honest()

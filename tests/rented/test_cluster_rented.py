@@ -11,7 +11,7 @@ from tests.engine.commands import assert_failed, assert_refused, ok
 from tests.rented.slurm_stack import SlurmStack
 from tests.rented.world import PACE
 
-STEP = "sweepctl confirm-gone --stack t box-0 --saw"
+STEP = "sweepctl confirm gone --stack t box-0 --saw"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_only_a_person_ends_the_bill(stack: SlurmStack) -> None:
     assert len(stack.resources("Box")) == 1, "what bills was forgotten"
     assert stack.sweepctl("status", "--json").json()["bills"] == "yes"
 
-    word = ("confirm-gone", "box-0", "--saw", "the list of clusters is empty")
+    word = ("confirm", "gone", "box-0", "--saw", "the list of clusters is empty")
     assert_failed(stack.sweepctl(*word), "box box-0 still answers at", "Nothing was written")
     assert_failed(stack.destroy(), STEP)
     stack.cluster.login.stop()

@@ -182,7 +182,7 @@ def test_cells_stay_where_they_are_and_move_when_a_host_is_lost(pair: tuple[Host
     ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "it burnt down"))
     unproved = stack.up()
     assert unproved.rc != 0, f"silence was taken for an end\n{unproved}"
-    word = ("sweepctl", "confirm-gone", "--stack", stack.name, "box-1", "--saw")
+    word = ("sweepctl", "confirm", "gone", "--stack", stack.name, "box-1", "--saw")
     assert " ".join(word) in unproved.text, str(unproved)
     ok(stack.run(*word, "smoke"))
     again = stack.started("box-0")

@@ -111,7 +111,7 @@ def test_a_node_that_never_comes_back_keeps_no_box_for_ever(stack: NodesStack) -
     """Its end in the middle of a cell; then the box is given up, and a person confirms what became of that machine."""
     (stack.control / "hold").touch()
     ok(stack.up())
-    said = ("confirm-gone", "box-0", "--peer", stack.peer.address, "--saw", "given back to the lab", "--by", "ann")
+    said = ("confirm", "peer", "box-0", stack.peer.address, "--saw", "given back to the lab", "--by", "ann")
     answers = stack.sweepctl(*said)
     assert answers.rc == 1, str(answers)
     assert "nothing was written" in answers.text
@@ -119,8 +119,8 @@ def test_a_node_that_never_comes_back_keeps_no_box_for_ever(stack: NodesStack) -
     stack.peer.stop()
     ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "its other node is lost"))
     ok(stack.up())
-    assert_failed(stack.destroy(), "sweepctl confirm-gone BOX --peer NAME")
-    other = stack.sweepctl("confirm-gone", "box-0", "--peer", "ann@nowhere", "--saw", "it")
+    assert_failed(stack.destroy(), "sweepctl confirm peer BOX NAME")
+    other = stack.sweepctl("confirm", "peer", "box-0", "ann@nowhere", "--saw", "it")
     assert other.rc == 1, str(other)
     ok(stack.sweepctl(*said))
     ok(stack.destroy())

@@ -128,8 +128,8 @@ def test_the_laptop_is_closed_and_the_box_ends_its_own_bill(rent: Callable[..., 
     assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "yes"
     audit = stack.run("sweepctl", "audit")
     assert audit.rc == 1, str(audit)
-    assert "confirm-gone --stack t box-0" in audit.text, str(audit)
-    ok(stack.sweepctl("confirm-gone", "box-0", "--saw", "已释放"))
+    assert "confirm gone --stack t box-0" in audit.text, str(audit)
+    ok(stack.sweepctl("confirm", "gone", "box-0", "--saw", "已释放"))
     assert ok(stack.sweepctl("status", "--json")).json()["bills"] == "nothing"
     ok(stack.run("sweepctl", "audit"))
     assert len(list(tier.glob("sweepstack/*/cells/*/manifest.json"))) == len(stack.cells), "关机 keeps the tier"
@@ -155,15 +155,15 @@ def test_a_person_ends_it_and_the_word_is_kept(rent: Callable[..., HostStack]) -
     ended = stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes)
     assert ended.rc != 0, str(ended)
     assert "turn the machine off, destroy it" in ended.text, str(ended)
-    assert "sweepctl confirm-gone" in ended.text, str(ended)
+    assert "sweepctl confirm gone" in ended.text, str(ended)
     assert stack.native_ids() == [], "something of ours is left on the host"
     assert len(stack.resources("Box")) == 1, "what bills was forgotten"
     assert stack.sweepctl("status", "--json").json()["bills"] == "yes"
 
-    word = ("confirm-gone", "box-0", "--saw", "the list is empty")
+    word = ("confirm", "gone", "box-0", "--saw", "the list is empty")
     refused = stack.sweepctl(*word)
     assert_failed(refused, "box box-0 still answers at", "Nothing was written")
-    persons_step = f"sweepctl confirm-gone --stack {stack.name} box-0 --saw"
+    persons_step = f"sweepctl confirm gone --stack {stack.name} box-0 --saw"
     assert_failed(stack.destroy(), persons_step)
     stack.host.stop()
     assert_failed(stack.destroy(), persons_step)  # silence without a word is no end

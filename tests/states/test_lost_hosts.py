@@ -84,7 +84,7 @@ def of_another_sweep(world: OnHost) -> None:
 
 
 GIVES_UP = f"sweepctl approve --stack t --abandon box-0 --reason '{REASON}'"
-SEEN = f"sweepctl confirm-gone --stack t box-0 --saw '{REASON}'"
+SEEN = f"sweepctl confirm gone --stack t box-0 --saw '{REASON}'"
 
 
 # tests/unit/provider/test_lost_folder.py stays: the same losses on the handlers

@@ -46,7 +46,7 @@ REFUSAL = """\
         REFUSAL,
         f"    error: REFUSED.\n{REFUSAL}    as for         box a: next\n\nResources:\n    2 errored\n",
         "error: nothing is known of box a. Next: pulumi up --stack t    (looks again, and then says what it found)",
-        "error: begun. Next: pulumi destroy --stack t, or, to go on with it, sweepctl approve --stack t --revoke",
+        "error: begun. Next: pulumi destroy --stack t, or, to go on with it, sweepctl revoke --stack t",
         "next   sweepctl finish --stack t    (after boxes.b.want, boxes.c.want is set to gone in stacks/Pulumi.t.yaml)",
         "next   sweepctl verify --stack t    (a long remark)\n$ sweepctl verify\nnext   sweepctl status --stack t\n",
     ],

@@ -23,7 +23,6 @@ MAX_FUNCTION = 60
 LONG_FUNCTIONS = {
     ("scripts/lib/processes.py", "run"),
     ("sweepstack/cli/collect.py", "take_snapshot"),
-    ("sweepstack/cli/commands/approve/__init__.py", "command"),
     ("sweepstack/cli/commands/approve/preview.py", "show"),
     ("sweepstack/cli/commands/place/__init__.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),

@@ -25,12 +25,12 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.accepted_facts import NoProfile
 from sweepstack.cli.collect import take_snapshot, unrented
-from sweepstack.cli.commands import confirm_gone
 from sweepstack.cli.commands.approve import approve
 from sweepstack.cli.commands.approve.boxes import facts_relied_on
 from sweepstack.cli.commands.approve.options import ApproveOptions
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.volumes import volume_facts_relied_on
+from sweepstack.cli.commands.confirm import gone
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
@@ -128,7 +128,7 @@ def _left(sources: Sources, steps: Steps) -> Snapshot | list[VolumeEntry] | None
         return snapshot
     for box in snapshot.unclosed:
         with contextlib.suppress(No):  # what is not proved gone stays open: the last look says so
-            steps.take(f"sweepctl confirm-gone --stack {stack} {box}", partial(_closed, target, box, steps.quiet))
+            steps.take(f"sweepctl confirm gone --stack {stack} {box}", partial(_closed, target, box, steps.quiet))
     return None
 
 
@@ -285,7 +285,7 @@ def approve_line(stack: str, options: ApproveOptions, verb: str = "approve") -> 
 
 def _closed(target: Target, box: str, out: Out) -> int:
     sources = open_sources(target)
-    return confirm_gone.close_proved(target, sources, confirm_gone.open_records(sources, box), out)
+    return gone.close_proved(target, sources, gone.open_records(sources, box), out)
 
 
 def _last_look(target: Target, out: Out, done: list[dict[str, object]], evidence: str | None) -> int:

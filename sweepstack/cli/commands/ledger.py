@@ -194,7 +194,7 @@ def render(
     goes_on = f"; ${spell_rate(per_hour)}/h goes on" if per_hour else ""
     if gone:
         out.line("note   a box that is gone is counted until now: `pulumi up` or `pulumi destroy` closes its bill")
-        out.line(f"       (where no state has it: sweepctl confirm-gone --stack {stack} BOX)")
+        out.line(f"       (where no state has it: sweepctl confirm gone --stack {stack} BOX)")
     for text in leftover_lines(left):
         out.line(f"       {text}")
     out.line(f"total  {found.text}, {found.hours:.2f} hours of running boxes{goes_on}", style="bold")

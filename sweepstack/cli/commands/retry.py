@@ -109,7 +109,7 @@ def _may_run_at_all(snapshot: Snapshot) -> None:
     if snapshot.teardown is not None:
         raise No(
             "a teardown has begun, and nothing is started until it is finished",
-            [f"pulumi destroy --stack {stack}", f"sweepctl approve --stack {stack} --revoke    (to go on instead)"],
+            [f"pulumi destroy --stack {stack}", f"sweepctl revoke --stack {stack}    (to go on instead)"],
         )
     if not snapshot.box_snapshots and snapshot.receipt is None:
         raise No("there is no box in the state, so nothing ran that could run again", [f"pulumi up --stack {stack}"])
@@ -157,7 +157,7 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
                 [f"sweepctl status --stack {stack}"],
             )
         if holder.verdict.allowed:
-            again = f"sweepctl approve --stack {stack} --revoke && pulumi up --stack {stack}"
+            again = f"sweepctl revoke --stack {stack} && pulumi up --stack {stack}"
             return f"{name}: box {holder.box.name} is cleared, and nothing more is started on it", again
     if not _ran(snapshot, view):
         return f"{name} has not run yet", f"pulumi up --stack {stack}"

@@ -39,7 +39,9 @@ from sweepstack.onbox.common.errors import ConfigError
 
 SWEEP_KEY = "sweepstack:sweep"
 STORE_KEY = "sweepstack:store"
-APPROVED = "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes it out."
+APPROVED = "# Written by `sweepctl approve`; `sweepctl revoke` takes it out."
+_FORMER = {APPROVED: "# Written by `sweepctl approve`; `sweepctl approve --revoke` takes it out."}
+"""Comment → as an older version wrote it."""
 PLACED = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _BYTE_ORDER_MARK = "\ufeff"
@@ -143,7 +145,7 @@ class StackFile:
             wrong = "is not what sweepctl writes" if problem["type"] == "string_pattern_mismatch" else problem["msg"]
             raise ConfigError(
                 f"{self.shown}: {where}: {wrong}. Approvals are written by `sweepctl approve`; "
-                "`sweepctl approve --revoke` takes this one out"
+                "`sweepctl revoke` takes this one out"
             ) from error
 
     def accepted_facts(self) -> dict[str, AcceptedFact]:
@@ -410,7 +412,7 @@ def _without_lines(text: str, mapping: yaml.MappingNode, index: int, header: str
     end = _end(text, mapping.value[index], stop, key.start_mark.column + 1)
     first = text.rfind("\n", 0, key.start_mark.index) + 1
     above = text.rfind("\n", 0, max(first - 1, 0)) + 1
-    if header and text[above:first].strip() == header:
+    if header and text[above:first].strip() in (header, _FORMER.get(header)):
         first = above
     after = text.find("\n", end) + 1
     if after:

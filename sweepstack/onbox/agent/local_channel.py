@@ -206,7 +206,7 @@ class LocalChannel:
                     raise Unreachable(
                         f"worker {owner.get('worker')} (host {owner.get('host')}, pid {owner.get('pid')}) of "
                         f"{self.native_id} has held its lock all the time: a cell that was taken out may have been "
-                        f"started. Next: the same command again; if that worker is dead: sweepctl worker-ended"
+                        f"started. Next: the same command again; if that worker is dead: sweepctl confirm worker"
                     )
                 time.sleep(locks.PAUSE_SECONDS)
                 now = state_of(folder, anew=True)

@@ -103,7 +103,7 @@ class LocalStore:
         if self.remote and self._may_be(account):
             return 'sweepctl adopt BOX --reason "…"'
         if self.remote:
-            return f'sweepctl confirm-gone BOX --saw "…"    ({ONLY_IF} it is lost for good)'
+            return f'sweepctl confirm gone BOX --saw "…"    ({ONLY_IF} it is lost for good)'
         host, _, identifier = account.rpartition("/")
         return f"{CLAIM} {account}{self._condition(host, identifier) if host else ''}"
 

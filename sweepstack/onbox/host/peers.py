@@ -39,7 +39,7 @@ def free(box: Path, native_id: str) -> None:
         return
     raise PlatformError(
         f"other nodes of {native_id} are not proved free; the box stays until they are:\n{why}\nBring them back, and "
-        f"run the command again. Where such a machine is gone for good: sweepctl confirm-gone BOX --peer NAME --saw …"
+        f"run the command again. Where such a machine is gone for good: sweepctl confirm peer BOX NAME --saw …"
     )
 
 

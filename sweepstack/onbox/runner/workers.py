@@ -5,7 +5,7 @@ An end is proved by
 - this host: the worker's process is not there any more, or the host was started anew since. What its cells left running
   here is ended first;
 - the scheduler: a program that spec.json names (`shared.worker_state`) says `ended` of the worker's job;
-- a person: `sweepctl worker-ended`.
+- a person: `sweepctl confirm worker`.
 
 All else is unknown, and unknown is never ended: a worker on a host that does not answer may still compute.
 """

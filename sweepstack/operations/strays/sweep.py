@@ -248,7 +248,7 @@ class _Looking:
         except SweepstackError as error:
             return self._unknown(birth, str(error)), ""
         if record.phase is Phase.GONE:
-            how = f"sweepctl confirm-gone --stack {self.stack} {birth.box}"
+            how = f"sweepctl confirm gone --stack {self.stack} {birth.box}"
             where = f"box {birth.box} ({birth.native_id}) is gone from {birth.platform}"
             return None, f"{where}; its record is still open, and {how} closes it"
         if record.phase is Phase.UNKNOWN:
@@ -266,7 +266,7 @@ class _Looking:
             return replace(
                 self._orphan(birth, late, None), next=f"pulumi up --stack {self.stack}    (at {at} or later)"
             )
-        word = f'sweepctl confirm-gone --stack {self.stack} {birth.box} --never-rented --saw "…"'
+        word = f'sweepctl confirm never-rented --stack {self.stack} {birth.box} --saw "…"'
         return replace(
             self._orphan(birth, f"{asked}; {birth.platform} shows no {birth.tag}: look at its console", None),
             next=f"{word}    (only where it shows no such box)",

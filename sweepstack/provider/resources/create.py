@@ -168,7 +168,7 @@ def unanswered(op: Operation, adapter: str, birth: Birth, why: str) -> OutcomeUn
 
 def never_rented(stack: str, box: str) -> str:
     """The command that a person types once the console shows that nothing was rented."""
-    return f'sweepctl confirm-gone --stack {stack} {box} --never-rented --saw "what the console shows"'
+    return f'sweepctl confirm never-rented --stack {stack} {box} --saw "what the console shows"'
 
 
 def _request(
@@ -339,8 +339,7 @@ def _unrecorded(
     if any(action.box == inputs.name for action in actions):
         raise SweepstackError(
             f"{lost}an approval in the stack file is to end it, and {inputs.adapter} lists it no more. Next: sweepctl "
-            f"status --stack {op.stack}; or, to go on with the sweep instead, sweepctl approve --stack {op.stack} "
-            "--revoke"
+            f"status --stack {op.stack}; or, to go on with the sweep instead, sweepctl revoke --stack {op.stack}"
         )
     if digest := finished_by(store, inputs.roster_digest):
         raise SweepstackError(

@@ -252,4 +252,4 @@ def out_of_the_bill(op: Operation, facts: TeardownFacts, record: BoxRecord, box:
 
 def confirm_command(stack: str, box: str) -> str:
     """The command that a person types once the console shows that the box is gone."""
-    return f'sweepctl confirm-gone --stack {stack} {box} --saw "what the console shows"'
+    return f'sweepctl confirm gone --stack {stack} {box} --saw "what the console shows"'

@@ -393,5 +393,5 @@ def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:
     raise SweepstackError(
         f"{what}: a teardown has begun ({len(ended)} of {len(teardown.native_ids)} boxes ended, still there: "
         f"{', '.join(still)}{bills}); nothing new is started. Next: pulumi destroy --stack {stack}, or, to go on with "
-        f"the sweep instead, sweepctl approve --stack {stack} --revoke"
+        f"the sweep instead, sweepctl revoke --stack {stack}"
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
+from sweepstack.cli.commands.confirm import Statement
+from sweepstack.cli.commands.confirm import gone as confirm_gone_command
+from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
@@ -78,7 +79,7 @@ def hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HandSweep]
 
 
 def say(hand: HandSweep, monkeypatch: pytest.MonkeyPatch, box: BoxState, *, in_state: bool = True) -> int:
-    """`sweepctl confirm-gone`."""
+    """`sweepctl confirm gone`."""
     identity = IdentityEntry.model_validate(hand.identity.model_dump(mode="json") | {"urn": "urn:identity"})
     entries = [BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})] if in_state else []
     state = StackState("sweep-t", identity=identity, boxes=tuple(entries))
@@ -119,7 +120,7 @@ def test_one_whose_folder_was_deleted_by_hand_is_unknown(hand: HandSweep) -> Non
         "not by sweepstack",
         "its session may still run",
         "sweepctl approve --abandon",
-        "sweepctl confirm-gone",
+        "sweepctl confirm gone",
     ):
         assert part in record.note
     with pytest.raises(TeardownRefused, match="its session may still run"):
@@ -139,7 +140,7 @@ def test_a_person_who_gives_it_up_and_saw_its_end_gets_rid_of_it(
     with pytest.raises(No, match="was not begun"):
         say(hand, monkeypatch, box)
     box = approved(box, approval_for(box, abandon=(abandonment(box),)))
-    with pytest.raises(NotYetGone, match="before it: sweepctl confirm-gone --stack sweep-t box-0"):
+    with pytest.raises(NotYetGone, match="before it: sweepctl confirm gone --stack sweep-t box-0"):
         hand.delete(box)
     assert say(hand, monkeypatch, box) == YES
     hand.delete(box)
@@ -151,10 +152,10 @@ def test_a_person_who_gives_it_up_and_saw_its_end_gets_rid_of_it(
 def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
     hand: HandSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no box of the state, so no delete ends it: what refuses names `approve` and `confirm-gone` for this box."""
+    """It is no box of the state, so no delete ends it: what refuses names `approve` and `confirm gone` for this box."""
     box = hand.box()
     hand.take_away(box)
-    way = f'sweepctl approve --stack sweep-t --abandon {box.name} --reason "…" && sweepctl confirm-gone --stack sweep-t'
+    way = f'sweepctl approve --stack sweep-t --abandon {box.name} --reason "…" && sweepctl confirm gone --stack sweep-t'
     with pytest.raises(SweepstackError, match=re.escape(f"Next: {way}")):
         BOX.create(hand.op(), hand.box_inputs())
     with pytest.raises(TeardownRefused, match=re.escape(way)):

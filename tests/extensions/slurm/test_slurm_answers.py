@@ -166,7 +166,7 @@ def test_what_such_a_worker_had_is_told_with_the_command_that_frees_it(
     found = standing.judged(queue.live("slurm-x"), tmp_path)
     (said,) = vanished.words("slurm-x", tmp_path, found)
     assert said.startswith("1_0.0 has y, z still: 1_0 holds n2 only, and its node n1 does not answer (lost)")
-    assert said.endswith('`sweepctl worker-ended a 1_0.0 --saw "…"`')
+    assert said.endswith('`sweepctl confirm worker a 1_0.0 --saw "…"`')
 
     row = several("n[1-2]", "n1")
     assert vanished.words("slurm-x", tmp_path, standing.judged(queue.live("slurm-x"), tmp_path)) == []

@@ -75,9 +75,9 @@ approve
 approve --receipt RECEIPT --waive seed2 --reason diverged
 approve --abandon box-0 --reason lost
 approve --verb stop --box box-0
-approve --revoke
+revoke
 finish
-confirm-gone box-0 --saw x
+confirm gone box-0 --saw x
 adopt box-0 --reason x
 """
 """At the same moments but `stopped`, as a screen: what writes, or says why not. What was written is shown."""
@@ -104,10 +104,10 @@ pull
 verify
 approve
 approve --abandon box-0 --reason lost
-confirm-gone box-0
-confirm-gone box-0 --saw 'the host is scrapped' --json
-worker-ended box-0 1_0.0 --saw x
-trust-host box-0
+confirm gone box-0
+confirm gone box-0 --saw 'the host is scrapped' --json
+confirm worker box-0 1_0.0 --saw x
+confirm host box-0
 doctor box-0
 ssh box-0 --json
 adopt box-0 --reason x
@@ -186,19 +186,18 @@ approve --verb stop
 approve --verb nonsense
 approve --expires soon
 approve --expires 90h --receipt RECEIPT --waive seed2 --reason diverged
-approve --revoke --box box-0
 approve --receipt RECEIPT --expires 3650d
 finish --expires 3650d
-approve --cosign
+cosign
 approve --sign
 finish --box box-1
 finish --box nosuch --json
-confirm-gone box-0
+confirm gone box-0
 adopt
 adopt nosuch --reason x
-worker-ended box-0 w1 --saw x
-trust-host box-0
-trust-host nosuch
+confirm worker box-0 w1 --saw x
+confirm host box-0
+confirm host nosuch
 policy approve --json
 policy approve --policy NONE
 policy nonsense
@@ -305,8 +304,8 @@ pull
 verify
 approve --abandon box-0 --reason lost
 finish
-confirm-gone box-0
-confirm-gone box-0 --saw x
+confirm gone box-0
+confirm gone box-0 --saw x
 adopt box-0 --reason x
 adopt --reason x
 """,

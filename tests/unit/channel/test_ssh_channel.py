@@ -260,7 +260,7 @@ def test_another_host_key_stops_everything(tmp_path: Path) -> None:
             lambda one: one.attach(["true"]),
         ]
         for ask in asks:
-            with pytest.raises(HostKeyChanged, match=r"sweepctl trust-host"):
+            with pytest.raises(HostKeyChanged, match=r"sweepctl confirm host"):
                 ask(world.connect())
         later = world.connect(start="2")  # another start of the box may have another key
         assert later.read("data/file") == b"x"

@@ -114,7 +114,7 @@ def test_the_first_key_is_kept_and_no_other_taken(tmp_path: Path) -> None:
     found = subprocess.run(["ssh-keygen", "-F", pin.alias, "-f", pin.path], capture_output=True, text=True)
     assert first in found.stdout
     pin.keep([first], ENDPOINT)  # another command was faster, with the same one
-    with pytest.raises(HostKeyChanged, match=r"sweepctl trust-host") as caught:
+    with pytest.raises(HostKeyChanged, match=r"sweepctl confirm host") as caught:
         pin.keep([other], ENDPOINT)
     assert pin.fingerprints()[0] in str(caught.value)
     assert not Pin("pod/../evil", "2026-11-22 09:00", tmp_path / "pins").pinned

@@ -25,10 +25,10 @@ from tests.screens import too_long
 from tests.unit.cli.support import CODE, STACK, World
 
 
-def untouched(world: World, *arguments: str, types: str | None = None) -> str:
-    """Runs approve, proves that it refused and wrote nothing, and returns what it said."""
+def untouched(world: World, *arguments: str, types: str | None = None, verb: str = "approve") -> str:
+    """Runs the verb, proves that it refused and wrote nothing, and returns what it said."""
     before = world.file.path.read_bytes()
-    result = world.run("approve", *arguments, types=types)
+    result = world.run(verb, *arguments, types=types)
     assert result.code == 1, result
     assert world.file.path.read_bytes() == before
     return result.err
@@ -316,14 +316,14 @@ def test_revoking_takes_everything_back(world: World) -> None:
     world.up()
     world.open_teardown(receipt, first, second)
     world.store.write_clearance(first.native_id, approval(world))
-    result = world.run("approve", "--revoke", "--json")
+    result = world.run("revoke", "--json")
     assert result.code == 0
     assert result.json["removed"] is True
     assert result.json["teardown_closed"] is True
     assert world.file.path.read_bytes() == before
     assert world.store.teardown() is None
     assert world.store.clearance(first.native_id) is None
-    assert world.run("approve", "--revoke").code == 0, "idempotent"
+    assert world.run("revoke").code == 0, "idempotent"
 
 
 def test_what_was_revoked_ends_nothing_though_the_state_still_holds_it(world: World) -> None:
@@ -331,7 +331,7 @@ def test_what_was_revoked_ends_nothing_though_the_state_still_holds_it(world: Wo
     world.run("approve", "--receipt", receipt)
     world.up()
     assert world.run("status", "--json").json["gates"][0]["state"] == "cleared"
-    assert "on record as revoked" in world.run("approve", "--revoke").out
+    assert "on record as revoked" in world.run("revoke").out
     gates = world.run("status", "--json").json["gates"]
     assert [gate["state"] for gate in gates] == ["locked", "locked"]
     assert "the approval was revoked at" in gates[0]["reasons"][0]
@@ -344,7 +344,7 @@ def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
     *_, receipt = world.verified()
     world.run("approve", "--receipt", receipt)
     world.store.objects.remove("sweep.json")
-    result = world.run("approve", "--revoke")
+    result = world.run("revoke")
     assert result.code == 2
     assert "obeys the approval in the engine's state until `pulumi up`" in result.out
     assert world.file.approval() is None
@@ -355,7 +355,7 @@ def test_revoking_needs_no_backend(world: World) -> None:
     world.run("approve", "--receipt", receipt)
     word = approval(world)
     (world.engine / "error").write_text("error: the backend does not answer")
-    assert world.run("approve", "--revoke").code == 0
+    assert world.run("revoke").code == 0
     (action, *_) = word.actions
     store = world.store
     assert "was revoked at" in revocation_problem(store, word, action.native_id, store.marker.identity, given_up=False)
@@ -367,7 +367,7 @@ def test_a_malformed_approval_can_be_revoked(world: World) -> None:
     world.file.path.write_text(before + "    approval: {receipt: 7}\n")
     result = world.run("status", "--json")
     assert "approval" in " ".join(result.json["notes"])
-    assert world.run("approve", "--revoke").code == 0
+    assert world.run("revoke").code == 0
     assert world.file.path.read_text() == before
 
 
@@ -464,7 +464,7 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
     box.fail("lr0.3")
     given_up = world.run("approve", "--abandon", "box-0", "--reason", "x")
     assert "in no copy box-0: all that lr0.3 left without a seal, logs too" in given_up.out
-    world.run("approve", "--revoke")
+    world.run("revoke")
     world.run("pull")
     receipt = world.run("verify", "--json").json["receipt"]
     waived = world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "x")

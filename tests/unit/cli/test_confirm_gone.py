@@ -1,4 +1,4 @@
-"""`sweepctl confirm-gone` of a box that no state has: what its platform proves closes its record, and nothing else."""
+"""`sweepctl confirm gone` of a box that no state has: what its platform proves closes its record, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sweepstack.core.local_decisions import ENDED, Decision, record_decision
 from tests.unit.cli.support import STACK, Box, World
 
-CONFIRM = ("confirm-gone", "box-0", "--json")
+CONFIRM = ("confirm", "gone", "box-0", "--json")
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def end(world: World, box: Box) -> None:
 def test_three_commands_close_what_an_older_destroy_left_open(world: World, left: Box) -> None:
     end(world, left)
     status = world.run("status", fresh=False)
-    command = f"sweepctl confirm-gone --stack {STACK} box-0"
+    command = f"sweepctl confirm gone --stack {STACK} box-0"
     assert f"its record is still open, and {command} closes it" in " ".join(status.out.split()), status
     bill = world.run("ledger", fresh=False)
     assert "not closed" in bill.out
-    assert f"sweepctl confirm-gone --stack {STACK} BOX" in bill.out
+    assert f"sweepctl confirm gone --stack {STACK} BOX" in bill.out
     done = world.run(*CONFIRM, fresh=False)
     assert done.code == 0, done
     assert done.json["closed"] == [
@@ -57,10 +57,10 @@ def test_finish_closes_it_with_the_hour_in_which_it_ended(world: World, left: Bo
     words = {"by": "", "reason": "Read-only file system", "platform": "", "native_id": left.native_id}
     record_decision(Decision(what=ENDED, at=ended_at, **words))
     done = world.run("finish", fresh=False)
-    assert f"$ sweepctl confirm-gone --stack {STACK} box-0" in done.out, done
+    assert f"$ sweepctl confirm gone --stack {STACK} box-0" in done.out, done
     (birth,) = world.store.births()
     assert birth.ended_at == ended_at
-    assert "confirm-gone" not in world.run("finish", fresh=False).out, "once"
+    assert "confirm gone" not in world.run("finish", fresh=False).out, "once"
 
 
 def test_what_is_there_or_not_known_stays_open(world: World, left: Box) -> None:

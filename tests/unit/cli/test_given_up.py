@@ -77,7 +77,7 @@ def test_it_needs_no_evidence(world: World, lost: str) -> None:
     assert result.code == 0
     assert "not recorded there" in result.out
     assert ways(world) == ["abandoned"]
-    revoked = world.run("approve", "--revoke")
+    revoked = world.run("revoke")
     assert revoked.code == 2, "the evidence could not be told"
     assert "the revocation could not be recorded" in revoked.out
     assert ways(world) == []
@@ -98,7 +98,7 @@ def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World
     world.full()
     assert world.run(*GIVE_UP).code == 0
     world.up()
-    assert world.run("approve", "--revoke").code == 0
+    assert world.run("revoke").code == 0
     assert state_s_way(world) is None
     shutil.rmtree(world.evidence)
     assert state_s_way(world) is None, "the state still holds the abandonment, and it was revoked on this computer"
@@ -123,7 +123,7 @@ def test_what_was_revoked_here_stays_so_where_the_evidence_is_put_back_to_an_ear
         return "; ".join(may_end(BoxEnding(BoxContext(box.facts(), box.adapter), given, seen), full=True).reasons)
 
     assert "revoked" not in reasons()
-    assert world.run("approve", "--revoke").code == 0
+    assert world.run("revoke").code == 0
     (world.evidence / "records" / "revoked.json").unlink()
     assert "the approval was revoked at" in reasons()
 
@@ -170,7 +170,7 @@ def test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_kn
     if writable:
         shutil.rmtree(world.evidence / "records" / "clearances")
         assert ways(world) == ["abandoned"], "this computer's record counts by itself"
-    world.run("approve", "--revoke")
+    world.run("revoke")
     assert set(ways(world)) <= {None}
 
 
@@ -181,7 +181,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     assert world.run("approve", "--receipt", receipt).code == 0
     world.up()
     lose_the_list(world, writable=True)
-    again = f"sweepctl approve --stack {STACK} --revoke && sweepctl status --stack {STACK}"
+    again = f"sweepctl revoke --stack {STACK} && sweepctl status --stack {STACK}"
     revoke = f"{again}    (then approvals count again)"
     assert world.run("status", "--json").json["next"][0] == revoke
     box = BoxContext(entry(world).facts(), "local")
@@ -189,7 +189,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     assert dict(next_commands(box.facts, refused, stack=STACK))["next"] == revoke
     result = world.run("approve", "--receipt", receipt, "--json")
     assert (result.code, result.json["next"][0]) == (1, revoke)
-    assert world.run("approve", "--revoke").code == 0
+    assert world.run("revoke").code == 0
     world.up()
     assert world.run("status", "--json").json["next"] == first
 
@@ -206,8 +206,8 @@ def test_a_revocation_is_in_the_evidence_though_this_computer_takes_nothing(
     def full_disk(_: object) -> None:
         raise SweepstackError("the decision could not be recorded: no space left")
 
-    monkeypatch.setattr("sweepstack.cli.commands.approve.record_decision", full_disk)
-    result = world.run("approve", "--revoke")
+    monkeypatch.setattr("sweepstack.cli.commands.revoke.record_decision", full_disk)
+    result = world.run("revoke")
     assert result.code == 2
     assert "no space left" in result.out
     assert world.file.approval() is None

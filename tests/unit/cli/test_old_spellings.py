@@ -23,6 +23,15 @@ LINES = {
     "provenance": ("provenance lr0.1 --evidence s3://b/a", "show lr0.1 --evidence s3://b/a"),
     "receipt": ("receipt --export -o out.json --stack a", "show --export -o out.json --stack a"),
     "smoke": ("smoke --force -s a", "doctor --smoke --force -s a"),
+    "approve --cosign": ("approve --stack a --cosign --signer bob", "cosign --stack a --signer bob"),
+    "cosign --approval": ("approve --cosign --approval sha256:0", "cosign sha256:0"),
+    "approve --revoke": ("approve --stack a --revoke", "revoke --stack a"),
+    "confirm-gone --never-rented": ("confirm-gone b --never-rented --saw x", "confirm never-rented b --saw x"),
+    "confirm-gone --peer": ("confirm-gone b --peer n --saw x", "confirm peer b n --saw x"),
+    "confirm-gone": ("confirm-gone --stack a b --saw x --at now", "confirm gone --stack a b --saw x --at now"),
+    "trust-host --fingerprint": ("trust-host b --fingerprint=SHA256:0", "confirm host b --saw SHA256:0"),
+    "trust-host": ("trust-host b --host ann@c", "confirm host b --host ann@c"),
+    "worker-ended": ("worker-ended b w --saw x --by ann", "confirm worker b w --saw x --by ann"),
 }
 """Row of the table → a line that was typed before, and the same as it is typed now."""
 

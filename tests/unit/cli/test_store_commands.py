@@ -135,8 +135,8 @@ def test_status_names_who_signed_the_end_of_a_volume_and_who_is_missing(keep: Ke
     screen = " ".join(keep.run("status").out.split())
     assert f"signed abl: by ana ({approval['signed_by'][0]['key']})" in screen
     assert "1 of ben" in screen
-    by_ben = ["--cosign", "--signing-key", str(tmp_path / "ben"), "--signer", "ben"]
-    assert keep.run("approve", *by_ben, types="abl").code == 0
+    by_ben = ["--signing-key", str(tmp_path / "ben"), "--signer", "ben"]
+    assert keep.run("cosign", *by_ben, types="abl").code == 0
     (volume,) = keep.run("status", "--json").json["volumes"]
     assert volume["state"] == "cleared"
     assert [one["name"] for one in volume["approvals"][0]["signed_by"]] == ["ana", "ben"]
@@ -307,7 +307,7 @@ def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep
         ).way
 
     assert way() == "abandoned"
-    assert keep.run("approve", "--revoke").code == 0
+    assert keep.run("revoke").code == 0
     assert way() is None
     keep.store.root.rename(keep.store.root.with_name("away"))
     assert way() is None

@@ -1,4 +1,4 @@
-"""`sweepctl trust-host`: a host key is pinned when a person names it, and never else. Against a real sshd."""
+"""`sweepctl confirm host`: a host key is pinned when a person names it, and never else. Against a real sshd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged, fingerprint
 from sweepstack.cli.commands import ssh
-from sweepstack.cli.commands import trust_host as trust
+from sweepstack.cli.commands.confirm import host as trust
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.onbox.agent.channel import SshEndpoint
 from tests.screens import Screen
@@ -72,7 +72,7 @@ def test_another_key_is_pinned_only_by_its_fingerprint(rented: SshWorld, capsys:
     assert trust.trust_host(TARGET, "box-0", "", Out(as_json=False)) == NO
     said = capsys.readouterr().out
     assert before in said
-    assert f"sweepctl trust-host --stack sweep-t box-0 --fingerprint {now}" in said
+    assert f"sweepctl confirm host --stack sweep-t box-0 --saw {now}" in said
     for wrong in (before, "SHA256:" + "A" * 43, now[:-1], "ED25519"):
         with pytest.raises(No, match="nothing was pinned"):
             trust.trust_host(TARGET, "box-0", wrong, Out(as_json=False))
@@ -103,4 +103,4 @@ def test_a_person_on_a_rented_box(
     assert capfd.readouterr().out == "/sweepstack\nbox-0\n"
     new_key(rented)
     assert ssh.visit(TARGET, "box-0", ["true"]) == ssh.NO_WAY
-    assert "sweepctl trust-host" in capfd.readouterr().err
+    assert "sweepctl confirm host" in capfd.readouterr().err

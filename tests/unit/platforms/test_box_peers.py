@@ -45,9 +45,7 @@ def test_a_peer_that_is_not_free_keeps_the_box(
     record = noted(platform, box, LOST)
     kept = folder(platform, box) / "scratch" / "kept"
     kept.write_text("x")
-    with pytest.raises(
-        PlatformError, match=r"(?s)the box stays until they are:\nann@two.*confirm-gone BOX --peer"
-    ) as caught:
+    with pytest.raises(PlatformError, match=r"(?s)the box stays until they are:\nann@two.*confirm peer BOX") as caught:
         end(platform, box.native_id, box.account)
     assert type(caught.value) is PlatformError, "asking again at once would change nothing"
     assert kept.exists()

@@ -867,5 +867,5 @@ def test_a_registry_on_a_host_that_does_not_read_is_adopted(root: Path) -> None:
     (root / "registry.json").unlink()
     (root / "boxes" / ".registry").write_text("another")
     (root / "volumes" / ".registry").write_text("another")
-    with pytest.raises(FolderLost, match="sweepctl confirm-gone BOX"):
+    with pytest.raises(FolderLost, match="sweepctl confirm gone BOX"):
         host.get(record.native_id, record.account)

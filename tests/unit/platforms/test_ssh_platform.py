@@ -123,7 +123,7 @@ def test_another_machine_behind_the_address_is_stopped_at_its_host_key(host: Hos
     box = create(platform)
     host.new_key()
     for ask in (platform.get, platform.destroy):
-        with pytest.raises(HostKeyChanged, match="trust-host"):
+        with pytest.raises(HostKeyChanged, match="confirm host"):
             ask(box.native_id, box.account)
     assert boxes(host) == [box.native_id]
 

@@ -428,7 +428,7 @@ def test_nothing_is_rented_that_an_approval_was_to_end_and_whose_records_are_los
     box = _without_records(sweep)
     shutil.rmtree(sweep.root(box))
     sweep.roster = ("a", "b", "c")
-    with pytest.raises(SweepstackError, match=r"an approval in the stack file is to end it.*approve .* --revoke"):
+    with pytest.raises(SweepstackError, match=r"an approval in the stack file is to end it.*sweepctl revoke "):
         sweep.box(approval=approval_for(box))
     assert sweep.listed() == []
 
@@ -445,7 +445,7 @@ def test_nothing_is_rented_while_a_teardown_is_open(sweep: Sweep) -> None:
     assert "a teardown has begun (1 of 2 boxes ended" in words
     assert f"still there: {first.native_id}" in words
     assert "pulumi destroy --stack sweep-t" in words
-    assert "sweepctl approve --stack sweep-t --revoke" in words
+    assert "sweepctl revoke --stack sweep-t" in words
     assert sweep.listed() == [first.native_id]
     assert len(sweep.store.births()) == 1
     sweep.store.write_teardown(None)

@@ -75,7 +75,7 @@ def test_a_state_that_lost_it_gets_it_back_with_what_ends_its_bill(sweep: HostSw
         BOX.create(sweep.op(), sweep.box_inputs())
     assert left.value.identifier == box.native_id
     (reason,) = left.value.reasons
-    for part in (BILLS_ON, MANUAL, "want: gone, then pulumi up", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+    for part in (BILLS_ON, MANUAL, "want: gone, then pulumi up", "sweepctl confirm gone --stack sweep-t box-0 --saw"):
         assert part in reason
     (birth,) = sweep.store.births()
     assert (birth.generation, birth.native_id, birth.ended_at) == (1, box.native_id, None)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
-from sweepstack.cli.commands import confirm_gone
+from sweepstack.cli.commands.confirm import Statement, gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Approval, UnclaimedWaiver
@@ -129,7 +129,7 @@ def test_a_delete_powers_it_off_and_keeps_what_is_there(parked: HostSweep) -> No
     assert (bill.ended_how, bill.per_hour) == ("power-off", 0.01), "the disk bills until it is released"
     assert parked.store.teardown() is None
     assert "sweepstack does not watch it any more: released at 20" in parked.said.warnings
-    assert "bills $0.01/h until it is released: (release) in its console; then sweepctl confirm-gone" in (
+    assert "bills $0.01/h until it is released: (release) in its console; then sweepctl confirm gone" in (
         parked.said.warnings
     )
 
@@ -148,7 +148,7 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     said = Known(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
     (finding,) = still_billed_boxes(said)
     assert (finding.bills_unknown, finding.price_per_hour) == (True, 0.01)
-    assert "confirm-gone --stack sweep-t box-0" in finding.next
+    assert "confirm gone --stack sweep-t box-0" in finding.next
     state, births, costs = parked.stack_state(), tuple(known.births()), spent(known, datetime.now(UTC))
     snapshot = Snapshot(state, costs.at, (), {}, births=births, spent=costs, still_billed=(rest,))
     view = compose(snapshot)
@@ -158,15 +158,12 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     file = SimpleNamespace(path=parked.folder / "none", shown="x")
     target: Any = SimpleNamespace(stack="sweep-t", file=file)
     sources = Sources(target, state, True, box.evidence, known, "")
-    monkeypatch.setattr(confirm_gone, "open_sources", lambda _target: sources)
+    monkeypatch.setattr(gone, "open_sources", lambda _target: sources)
     parked.host.start()
     with pytest.raises(No, match=r"still answers.* in its console"):
-        confirm_gone.confirm_gone(target, confirm_gone.Statement("box-0", "released"), Out(as_json=True))
+        gone.confirm(target, Statement("box-0", "released"), Out(as_json=True))
     parked.host.stop()
-    assert (
-        confirm_gone.confirm_gone(target, confirm_gone.Statement("box-0", "released", by="ada"), Out(as_json=True))
-        == YES
-    )
+    assert gone.confirm(target, Statement("box-0", "released", by="ada"), Out(as_json=True)) == YES
     bill = bill_of(parked, box)
     assert (bill.per_hour, bill.ended_how) == (0.0, "power-off, released: ada")
     assert still_billed(known, spent(known, datetime.now(UTC)), known.births()) == []
@@ -208,7 +205,7 @@ def test_a_command_that_changes_nothing_proves_nothing(parked: HostSweep) -> Non
     box = parked.box()
     with pytest.raises(NotYetGone, match=r"it took 'shutdown', and answers on") as error:
         delete(parked, approved(box, approval_for(box)), timeout=3)
-    assert "confirm-gone --stack sweep-t box-0" in str(error.value)
+    assert "confirm gone --stack sweep-t box-0" in str(error.value)
     with pytest.raises(SweepstackError, match=r"answers on.* It may bill as if it ran"):
         stop(parked, box, timeout=3)
     assert bill_of(parked, box).per_hour == 0.5

@@ -188,7 +188,7 @@ def test_a_lost_answer_of_which_no_list_shows_a_box_holds_it_until_a_person_has_
     sweep.store.write_birth(sweep.store.births()[0].model_copy(update=asked))
     with pytest.raises(TeardownRefused, match="was asked for on local, and its answer lost: it may bill") as refused:
         delete(sweep)
-    assert "next  sweepctl confirm-gone --stack sweep-t box-0 --never-rented" in str(refused.value)
+    assert "next  sweepctl confirm never-rented --stack sweep-t box-0" in str(refused.value)
     assert "UTC or later)" in str(refused.value)
     assert sweep.store.lease() is not None
     sweep.store.write_birth(sweep.store.births()[0].model_copy(update={"ended_at": now, "ended_how": "never rented"}))

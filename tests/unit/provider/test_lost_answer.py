@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands import confirm_gone
-from sweepstack.cli.commands.confirm_gone import Statement
+from sweepstack.cli.commands.confirm import Statement, never_rented
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
 from sweepstack.operations.strays.sweep import Search, search
@@ -44,9 +43,9 @@ def rented(sim: VastSimulator) -> int:
 
 def confirm(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, saw: str = "no instance of that label") -> int:
     sources = SimpleNamespace(store=sweep.store, problem="")
-    monkeypatch.setattr(confirm_gone, "open_sources", lambda target: sources)
+    monkeypatch.setattr(never_rented, "open_sources", lambda target: sources)
     target: Any = SimpleNamespace(stack=STACK)
-    return confirm_gone.confirm_never_rented(target, Statement("box-0", saw, "ann"), Out(as_json=False))
+    return never_rented.confirm(target, Statement("box-0", saw, "ann"), Out(as_json=False))
 
 
 def looked_for(sweep: Sweep) -> Search:
@@ -81,7 +80,7 @@ def test_nothing_is_rented_before_lists_can_not_lag_any_more_and_then_only_on_a_
     sweep.store.write_birth(birth.model_copy(update={"shown_by": datetime.now(UTC)}))  # the moment has come
     with pytest.raises(OutcomeUnknown, match="without your confirmation") as caught:
         up(sweep)
-    typed = 'sweepctl confirm-gone --stack sweep-t box-0 --never-rented --saw "'
+    typed = 'sweepctl confirm never-rented --stack sweep-t box-0 --saw "'
     assert typed in str(caught.value)
     assert str(caught.value).endswith("    (only where the console shows no such box)")
     assert typed in looked_for(sweep).orphans[0].next

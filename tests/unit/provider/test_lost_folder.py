@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands.confirm_gone import Statement
+from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import YES, No
 from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.errors import RequestRefused, TeardownRefused
@@ -20,7 +20,7 @@ from tests.unit.provider.host_world import HostSweep, rented_host
 from tests.unit.provider.support import FACTS, IDENTITY, abandonment, approval_for, approved
 from tests.unit.provider.test_rented_host import delete, say
 
-TYPED = 'sweepctl confirm-gone --stack sweep-t box-0 --saw "…"'
+TYPED = 'sweepctl confirm gone --stack sweep-t box-0 --saw "…"'
 
 
 @pytest.fixture

@@ -331,7 +331,7 @@ def test_a_policy_that_was_planted_stops_a_new_state_until_its_record_is_put_bac
     (refused,) = IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures
     assert "records/births/box-0-g1.json of the evidence names the policy" in refused.reason
     assert "put that record back from a backup of the evidence" in refused.reason
-    assert "end the box in its platform's console, then sweepctl confirm-gone BOX" in refused.reason
+    assert "end the box in its platform's console, then sweepctl confirm gone BOX" in refused.reason
     sweep.store.write_birth(birth)
     assert IDENTITY.check(sweep.op("Identity", "identity"), None, sweep.identity_inputs()).failures == []
     assert BOX.create(sweep.op(), sweep.box_inputs())[1].native_id == box.native_id

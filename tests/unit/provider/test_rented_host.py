@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
+from sweepstack.cli.commands.confirm import Statement
+from sweepstack.cli.commands.confirm import gone as confirm_gone_command
+from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
 from sweepstack.core.resources import BoxState
@@ -91,7 +92,7 @@ def test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step(rented: HostS
     with pytest.raises(NotYetGone) as error:
         delete(rented, let_go(box))
     said = str(error.value)
-    for part in (MANUAL, "terminate", "$0.50/h", "$12.00/day", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+    for part in (MANUAL, "terminate", "$0.50/h", "$12.00/day", "sweepctl confirm gone --stack sweep-t box-0 --saw"):
         assert part in said, said
     assert rented.listed() == []
     assert rented.platform.get(box.native_id, box.account).phase is Phase.ENDING, "it bills, so it is not gone"
@@ -104,7 +105,7 @@ def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
 ) -> None:
     box = begun(rented)
     rented.host.stop()
-    with pytest.raises(NotYetGone, match="confirm-gone"):
+    with pytest.raises(NotYetGone, match="confirm gone"):
         delete(rented, box)  # a host that does not answer proves nothing
     seen = rented.seen(box)
     assert "UNKNOWN" in seen.unhealthy[0]
@@ -193,7 +194,7 @@ def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPat
 def test_a_machine_that_died_is_given_up_confirmed_and_closed(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three commands from a host that nobody can reach: approve --abandon, confirm-gone, destroy."""
+    """Three commands from a host that nobody can reach: approve --abandon, confirm gone, destroy."""
     box = rented.trained()
     rented.host.stop()
     with pytest.raises(TeardownRefused, match="the journal could not be read"):
@@ -264,7 +265,7 @@ def test_a_host_that_is_given_up_ends_without_its_evidence(
 def test_a_machine_that_died_is_confirmed_by_the_record_on_this_computer(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch, lost: Callable[[HostSweep], str]
 ) -> None:
-    """approve --abandon, confirm-gone, destroy; no `up` brings the abandonment into the state."""
+    """approve --abandon, confirm gone, destroy; no `up` brings the abandonment into the state."""
     box = rented.trained()
     rented.host.stop()
     box = box.model_copy(update={"evidence": lost(rented)})
@@ -382,12 +383,12 @@ def test_a_folder_that_was_removed_by_hand_ends_no_bill(
     assert find(free, Evidence(box.evidence)) == OtherBox(None, gone=not says_so, emptied=says_so), (
         "what the host says counts"
     )
-    for part in (MANUAL, "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+    for part in (MANUAL, "sweepctl confirm gone --stack sweep-t box-0 --saw"):
         assert part in str(refused.value), "the person's step, and the three commands"
     assert open_bill(rented, box) == 0.5
     with pytest.raises(NotYetGone) as error:
         delete(rented, box)
-    for part in (MANUAL, "$0.50/h", "sweepctl confirm-gone --stack sweep-t box-0 --saw"):
+    for part in (MANUAL, "$0.50/h", "sweepctl confirm gone --stack sweep-t box-0 --saw"):
         assert part in str(error.value)
     assert open_bill(rented, box) == 0.5
     assert [loss.cells for loss in rented.store.losses()] == [("a", "b")]

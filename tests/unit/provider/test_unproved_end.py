@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.commands import confirm_gone as confirm_gone_command
-from sweepstack.cli.commands.confirm_gone import Statement, confirm_gone
+from sweepstack.cli.commands.confirm import Statement
+from sweepstack.cli.commands.confirm import gone as confirm_gone_command
+from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
 from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
@@ -67,7 +68,7 @@ def delete(sweep: Sweep, box: BoxState) -> None:
 
 
 def say(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, box: BoxState) -> int:
-    """`sweepctl confirm-gone`."""
+    """`sweepctl confirm gone`."""
     identity = IdentityEntry.model_validate(sweep.identity.model_dump(mode="json") | {"urn": "urn:identity"})
     entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
     state = StackState("sweep-t", identity=identity, boxes=(entry,))

@@ -131,14 +131,14 @@ def test_a_worker_that_the_scheduler_has_forgotten_is_not_said_to_have_ended(
 
 def test_an_end_that_a_person_finishes_waits_for_their_word() -> None:
     first, second = compose(snapshot("person")).next
-    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert first.startswith("sweepctl confirm gone --stack s box-0 --saw")
     assert second == "pulumi destroy --stack s"
 
 
 def test_an_end_that_the_host_itself_issues_is_asked_for_again() -> None:
     first, second = compose(snapshot("ssh")).next
     assert first.startswith("pulumi destroy --stack s")
-    assert second.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert second.startswith("sweepctl confirm gone --stack s box-0 --saw")
 
 
 def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -> None:
@@ -155,7 +155,7 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
         )
 
     first, second = next_of(verdict=given_up)
-    assert first.startswith("sweepctl confirm-gone --stack s box-0 --saw")
+    assert first.startswith("sweepctl confirm gone --stack s box-0 --saw")
     assert second.startswith("pulumi destroy --stack s")
     assert next_of()[0] == "pulumi destroy --stack s", "it was not given up"
     there = Observation(Existence.EXISTS, note="its journal does not read")

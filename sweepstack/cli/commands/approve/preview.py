@@ -181,7 +181,7 @@ def what_next(
     if untold := [one.box.name for one, _ in plan.asked if _untold(one)]:
         others = len(plan.asked) + len(plan.kept) > len(untold)
         up = [f"pulumi up --stack {stack}    (clears the other boxes)"] if others else []
-        confirm = f"sweepctl confirm-gone --stack {stack}"
+        confirm = f"sweepctl confirm gone --stack {stack}"
         seen = [f'{confirm} {name} --saw "…"    (once you saw that it is gone)' for name in untold]
         return [*seen, *up, destroy]
     all_of_them = len(plan.asked) + len(plan.kept) >= sum(

@@ -49,23 +49,28 @@ class Signer:
 
 
 def signer_of(root: Path, how: str, key: str | None, name: str | None) -> Signer:
-    """Who signs, by the options, else by git's settings for the project at `root`. `how`: `--sign` or `--cosign`.
-    Raises Unsure, with what to set, before anything is asked."""
-    typed = [how, *([f"--signing-key {quote(key)}"] if key else []), *([f"--signer {quote(name)}"] if name else [])]
+    """Who signs, by the options, else by git's settings for the project at `root`. `how`: `--sign`; "" of
+    a verb that signs. Raises Unsure, with what to set, before anything is asked."""
+    typed = [
+        *([how] if how else []),
+        *([f"--signing-key {quote(key)}"] if key else []),
+        *([f"--signer {quote(name)}"] if name else []),
+    ]
+    before = f"{how}: " if how else ""
     name = name or _git(root, "user.email")
     if not name:
-        raise Unsure(f"{how}: who signs is not known. Add --signer NAME, or set it: git config user.email NAME")
+        raise Unsure(f"{before}who signs is not known. Add --signer NAME, or set it: git config user.email NAME")
     try:
         TypeAdapter(Principal).validate_python(name)
     except ValidationError:
         raise Unsure(
-            f"{how}: {name!r} can't stand in a list of signers. Add --signer NAME, an address say: letters, digits "
+            f"{before}{name!r} can't stand in a list of signers. Add --signer NAME, an address say: letters, digits "
             "and . _ + @ % -"
         ) from None
     key = key or default_key(root, how)
     if "\n" in key or "PRIVATE KEY" in key:
         raise Unsure(
-            f"{how}: what is set as the key to sign with is a private key itself; it is to be the path of its file"
+            f"{before}what is set as the key to sign with is a private key itself; it is to be the path of its file"
         )
     return Signer(name, key, " ".join(typed))
 
@@ -76,8 +81,9 @@ def default_key(root: Path, how: str) -> str:
     found = found or os.environ.get(KEY_VARIABLE, "")
     if found:
         return found
+    before = f"{how}: " if how else ""
     raise Unsure(
-        f"{how}: there is no key to sign with. Add --signing-key PATH, or set one: git config gpg.format ssh && "
+        f"{before}there is no key to sign with. Add --signing-key PATH, or set one: git config gpg.format ssh && "
         f"git config user.signingkey PATH. Else ${KEY_VARIABLE} is taken, and it is not set"
     )
 

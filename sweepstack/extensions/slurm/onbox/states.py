@@ -14,7 +14,7 @@ REMEDIES: dict[str, str] = {
     ),
     "NODE_FAIL": (
         "its node failed: `pulumi up` brings another worker. A cell that ran there is free once the node answers "
-        "again, or once a person has seen that it is off (sweepctl worker-ended)"
+        "again, or once a person has seen that it is off (sweepctl confirm worker)"
     ),
     "BOOT_FAIL": "its node did not start: `pulumi up` brings another worker; tell the site if that repeats",
     "DEADLINE": "it could not end before its deadline any more: raise resources.time",

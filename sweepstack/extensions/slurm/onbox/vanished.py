@@ -38,8 +38,8 @@ def words(native_id: str, home: Path, found: WorkerTasks, ended: Mapping[str, st
         if state == "unknown":
             cells = held[worker]
             more = f" and {len(cells) - MOST_NAMED} more" if cells[MOST_NAMED:] else ""
-            asks = f"sweepctl worker-ended BOX {worker} --saw …"
-            why = why.replace(asks, f'`sweepctl worker-ended {_box(home)} {worker} --saw "…"`')
+            asks = f"sweepctl confirm worker BOX {worker} --saw …"
+            why = why.replace(asks, f'`sweepctl confirm worker {_box(home)} {worker} --saw "…"`')
             lines.append(f"{worker} has {', '.join(cells[:MOST_NAMED])}{more} still: {why}")
     return lines
 

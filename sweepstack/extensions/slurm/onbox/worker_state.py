@@ -108,7 +108,7 @@ def _silent(host: str, found: str | None, worker: str) -> str:
 def _not_seen(host: str, found: str, worker: str) -> str:
     return (
         f"its node {host} does not answer ({found}), and may still run it. Once the node is back, or you have seen "
-        f"that it is off: sweepctl worker-ended BOX {worker} --saw …"
+        f"that it is off: sweepctl confirm worker BOX {worker} --saw …"
     )
 
 

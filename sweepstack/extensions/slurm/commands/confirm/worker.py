@@ -1,4 +1,4 @@
-"""`sweepctl worker-ended BOX WORKER`: a person says that a worker of a shared box has ended.
+"""`sweepctl confirm worker BOX WORKER`: a person says that a worker of a shared box has ended.
 
 For what neither its host nor the scheduler can prove: a node that was taken away, a scheduler that forgot the job. It
 is written into the box's journal, and frees the cells that this worker had.
@@ -7,37 +7,26 @@ is written into the box's journal, and frees the cells that this worker had.
 from __future__ import annotations
 
 import json as json_text
-from typing import Annotated
-
-import typer
 
 from sweepstack.cli.box_access import find_box, way_to
-from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import No, Out, Unsure
-from sweepstack.cli.prompt import own_words
 from sweepstack.cli.target import Target
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
-from sweepstack.teardown.ownership import who
 
 SECONDS = 120.0
 RUNS = 10
 
 
-def command(
-    box: Box,
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name, as `sweepctl status` shows it.")],
-    saw: Annotated[str, typer.Option("--saw", metavar="TEXT", help="What shows that it has ended.")],
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Say that a worker of a shared box has ended, so that others take its cells. Refused while it is seen to run."""
-    target, out = Target.find_sweep(stack), Out(as_json=json)
+USES = ("which", "saw", "by")
+
+
+def confirm(target: Target, statement: Statement, out: Out) -> int:
+    """Exit 0: it is in the box's journal, and others take its cells. Raises No while it is seen to run, Unsure."""
     status = [f"sweepctl status --stack {target.stack}"]
-    words, person = own_words("--saw", saw), by.strip() or who()
-    if not words:
-        raise Unsure('--saw is empty: write what shows it, such as --saw "the node was taken away"')
+    words = statement.words('what shows it, such as --saw "the node was taken away"')
+    box, worker, person = statement.box, statement.which, statement.person
     channel = way_to(target, find_box(target, box))
     home = box_layout.HOME
     argv = [channel.python, _program(channel, box, worker, status), channel.absolute(home)]

@@ -1,16 +1,4 @@
-"""`sweepctl confirm-gone BOX`: a person confirms that a box has ended, or was never rented.
-
-`sweepctl confirm-gone BOX --never-rented`: a person confirms that a create rented nothing.
-
-The answer to that create was lost, and no list proves that it rented nothing: a list may lag, and longer than expected.
-So the confirmation is accepted only after the expected lag, if the platform still shows no box. It closes that record.
-The next `pulumi up` rents under another tag, so that a box which shows up later can be told apart.
-
-`sweepctl confirm-gone BOX --peer NAME`: a person says that a box's other node is gone for good.
-
-A box does not end before its other nodes are proved free. One that never answers again would keep it for ever.
-
-`sweepctl confirm-gone BOX`: a person confirms that a box bills no more, if no API can prove it.
+"""`sweepctl confirm gone BOX`: a person confirms that a box bills no more, if no API can prove it.
 
 The confirmation is recorded in the evidence, for one native id with an end that was allowed and begun, or of which
 nothing is lost. It counts only while a connection to the box fails, or while its platform's API shows it nowhere: now,
@@ -29,21 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from sweepstack.billing.ledger import spent
-from sweepstack.cli.box_access import find_box
-from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.prompt import own_words
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Approval, Birth, Loss
+from sweepstack.core.records import Approval, Loss
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import (
@@ -51,14 +34,12 @@ from sweepstack.onbox.common.errors import (
     EvidenceError,
     FolderLost,
     PlatformError,
-    RequestRefused,
     SweepstackError,
     Unproved,
     Unreachable,
-    Unsupported,
     one_line,
 )
-from sweepstack.onbox.host.capabilities import HasPeers, IsHost, ListedHost, ListsHosts
+from sweepstack.onbox.host.capabilities import IsHost, ListedHost, ListsHosts
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
 from sweepstack.operations.observe import observe, rented_at
@@ -68,149 +49,17 @@ from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_check import BoxEnding
-from sweepstack.teardown.box_context import BoxAt, find_born
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, close_gone, lost_with, release_books, still_billed
 from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
 from sweepstack.teardown.orphan_check import not_proved_here
-from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import of_box
 
-
-def command(
-    box: Box,
-    saw: Annotated[
-        str,
-        typer.Option("--saw", metavar="TEXT", help="What the provider's console shows of it; where no API proves it."),
-    ] = "",
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="The person who saw it; you, by default.")] = "",
-    at: Annotated[
-        str, typer.Option("--at", metavar="TIME", help="When, as 2026-11-21T14:05+08:00; now, by default.")
-    ] = "",
-    another: Annotated[
-        str,
-        typer.Option("--another", metavar="SHA256:…", help="The host key of another machine that has its address now."),
-    ] = "",
-    never_rented: Annotated[
-        bool,
-        typer.Option("--never-rented", help="Confirm that a create whose answer was lost rented nothing."),
-    ] = False,
-    power_off: Annotated[
-        bool,
-        typer.Option("--power-off", help="First turn its host off, where the platform's API shows it and it runs."),
-    ] = False,
-    peer: Annotated[
-        str,
-        typer.Option(
-            "--peer", metavar="NAME", help="Confirm it of another node of the box (boxes.<name>.peers) alone."
-        ),
-    ] = "",
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Confirm that a box has ended, or was never rented; or close the record of one that its API proves gone."""
-    if peer:
-        return peer_gone(Target.find_sweep(stack), box, peer, saw, by, Out(as_json=json))
-    statement = Statement(box, saw, by, at, another.strip(), power_off)
-    return (confirm_never_rented if never_rented else confirm_gone)(
-        Target.find_sweep(stack), statement, Out(as_json=json)
-    )
-
-
-def confirm_never_rented(target: Target, statement: Statement, out: Out) -> int:
-    """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
-    status = [f"sweepctl status --stack {target.stack}"]
-    up = f"pulumi up --stack {target.stack}"
-    saw = own_words("--saw", statement.saw)
-    if not saw:
-        raise Unsure('--saw is empty: write what the console shows, such as --saw "no pod of that name"')
-    sources = open_sources(target)
-    if sources.store is None:
-        raise Unsure(f"the confirmation can't be recorded: {sources.problem}", status)
-    birth = _asked(sources.store, statement.box, target)
-    now = datetime.now(UTC)
-    if birth.shown_by is not None and now < birth.shown_by:
-        at = f"{birth.shown_by:%H:%M:%S} UTC"
-        raise No(
-            f"the list of {birth.platform} may lag until {at}: nothing was written", [f"{up}    (at {at} or later)"]
-        )
-    try:
-        found = find_born(BoxAt.of(birth).platform, birth)
-    except (Unproved, FolderLost):  # no list proves it, or its host has lost what it had: so a person may
-        found = None
-    except PlatformError as error:
-        raise Unsure(f"whether {birth.tag} is there can't be told: {error}. Nothing was written", status) from error
-    if found is not None:
-        raise No(
-            f"{found.native_id} on {birth.platform} carries the tag {birth.tag}: it was rented",
-            [f"{up}    (adopts it)"],
-        )
-    by = statement.by.strip() or who()
-    how = f"never rented, confirmed by {by}: {saw}"
-    try:
-        sources.store.write_birth(birth.model_copy(update={"ended_at": now, "ended_how": how}))
-    except EvidenceError as error:
-        raise Unsure(f"the confirmation can't be recorded: {error}", status) from error
-    confirmed = {"box": birth.box, "tag": birth.tag, "by": by, "saw": saw, "at": now.isoformat()}
-    following = [f"{up}    (rents it under another tag)", f"{status[0]}    (names {birth.tag}, should it show up)"]
-    out.document({"stack": target.stack, "never_rented": confirmed, "next": following})
-    out.line(f"box {birth.box}: {birth.tag} on {birth.platform} was {how}")
-    out.next(following)
-    return YES
-
-
-def _asked(store: EvidenceStore, box: str, target: Target) -> Birth:
-    """The open record of a create of this box without an answer. Raises No if there is none."""
-    births = [birth for birth in store.births() if birth.ended_at is None and birth.native_id is None]
-    for birth in births:
-        if birth.box == box and not birth.never_asked:
-            return birth
-    known = sorted(birth.box for birth in births if not birth.never_asked)
-    raise No(
-        f"no create of box {box} is without an answer (without one: {', '.join(known) or 'none'}); nothing was written"
-        f"{did_you_mean(box, known)}",
-        [f"sweepctl status --stack {target.stack}"],
-    )
-
-
-def peer_gone(target: Target, box: str, peer: str, saw: str, by: str, out: Out) -> int:
-    """Exit 0: recorded on the box's host, and the box no longer waits for that node; 1: refused, since it answers, or
-    is no node of the box; 2: not known."""
-    words, person = own_words("--saw", saw), by.strip() or who()
-    if not words:
-        raise Unsure('--saw is empty: write what became of that machine, such as --saw "given back to the lab"')
-    entry = find_box(target, box)
-    again = [f"pulumi destroy --stack {target.stack}"]
-    try:
-        host = need(entry.context().platform, HasPeers)
-        host.forget_peer(entry.native_id, entry.account, peer, f"{person}: {words}")
-    except (RequestRefused, Unsupported) as error:
-        raise No(f"{error}; nothing was written", again) from error
-    except SweepstackError as error:
-        raise Unsure(f"box {box}: {error}", [f"sweepctl status --stack {target.stack}"]) from error
-    out.document({"stack": target.stack, "box": box, "peer": peer, "by": person, "saw": words, "next": again})
-    out.line(f"box {box} does not wait for {peer} any more: {person} confirmed that it is gone ({words})")
-    out.next(again)
-    return YES
-
-
+USES = ("saw", "by", "at", "another", "power_off")
 SKEW = timedelta(minutes=5)
 
 
-@dataclass(frozen=True)
-class Statement:
-    """What a person says of a box, as typed. `at`: "" for now. `another`: the fingerprint of another machine that has
-    the box's address now. `power_off`: turn its host off first, where the platform's API can."""
-
-    box: str
-    saw: str
-    by: str = ""
-    at: str = ""
-    another: str = ""
-    power_off: bool = False
-
-
-def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
+def confirm(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: the confirmation is recorded; 1: it was refused, and nothing was written; 2: not known."""
     now = datetime.now(UTC).replace(microsecond=0)
     status = [f"sweepctl status --stack {target.stack}"]
@@ -227,9 +76,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
             "and not accepted",
             [f"pulumi destroy --stack {target.stack}"],
         )
-    saw = own_words("--saw", statement.saw)
-    if not saw:
-        raise Unsure('--saw is empty: write what the console shows, such as --saw "listed as terminated"')
+    saw = statement.words('what the console shows, such as --saw "listed as terminated"')
     at = _moment(statement.at, now)
     if rest is not None and sources.store is not None:
         known = _stood_still(sources.store, rest[0], now)
@@ -242,7 +89,7 @@ def confirm_gone(target: Target, statement: Statement, out: Out) -> int:
     confirmed = Confirmation(
         box=box.name,
         native_id=box.native_id,
-        by=statement.by.strip() or who(),
+        by=statement.person,
         at=at,
         saw=saw,
         tried=of_box(" ".join(str(tried).split()), box.name),
@@ -326,7 +173,7 @@ def _never_made(stack: str, name: str, *, asked: bool) -> None:
         )
     raise No(
         f"box {name} was asked for, and the answer was lost: whether it was rented is not known",
-        [f'sweepctl confirm-gone --stack {stack} {name} --never-rented --saw "…"    (where the console shows none)'],
+        [f'sweepctl confirm never-rented --stack {stack} {name} --saw "…"    (where the console shows none)'],
     )
 
 
@@ -442,7 +289,7 @@ def _connect(
         return f"another machine answers there now: {', '.join(shown)}", tuple(marks)
     step = f"{known.native}: {known.manual or 'end it where it was rented'}"
     if pinned and not pinned & set(marks):
-        again = [f"sweepctl confirm-gone --stack {target.stack} {box.name} --saw … --another {marks[0]}"]
+        again = [f"sweepctl confirm gone --stack {target.stack} {box.name} --saw … --another {marks[0]}"]
         raise No(
             f"another machine answers at {box.adapter} ({', '.join(shown)}), so the address proves nothing. If the "
             "console shows that this machine is not yours any more, name its key",
@@ -495,7 +342,7 @@ def look_at_listed(target: Target, box: BoxEntry, *, power_off: bool, out: Out) 
     """Raises No where the API shows that the host runs, unless it is to be turned off (`power_off`) and was. What the
     API does not show, or could not be asked, stays what the person saw; then `power_off` raises Unsure. Blocks for
     seconds, with `power_off` for minutes."""
-    again = f'sweepctl confirm-gone --stack {target.stack} {box.name} --saw "what the console shows"'
+    again = f'sweepctl confirm gone --stack {target.stack} {box.name} --saw "what the console shows"'
     try:
         account, found = _find_listed(box)
     except SweepstackError as error:

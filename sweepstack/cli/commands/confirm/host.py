@@ -1,10 +1,6 @@
-"""`sweepctl trust-host BOX`: pins another SSH host key of a box, after a person has compared it."""
+"""`sweepctl confirm host BOX`: pins another SSH host key of a box, after a person has compared it."""
 
 from __future__ import annotations
-
-from typing import Annotated
-
-import typer
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin
@@ -13,7 +9,7 @@ from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.options import Way
 from sweepstack.channel.ssh.route import way_to
 from sweepstack.cli.box_access import find_box
-from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
@@ -21,32 +17,19 @@ from sweepstack.onbox.common.errors import SweepstackError
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 
 
-def command(
-    box: Box,
-    fingerprint: Annotated[
-        str,
-        typer.Option(
-            "--fingerprint", metavar="SHA256:…", help="The fingerprint that you read on the box itself: pins that key."
-        ),
-    ] = "",
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="The address of your own host with this box, now or from now on."
-        ),
-    ] = "",
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Compare the SSH host key of a box with the pinned one, and pin another one if you agree."""
-    return trust_host(Target.find_sweep(stack), box, fingerprint, Out(as_json=json), host=host)
+USES = ("saw", "host")
+
+
+def confirm(target: Target, statement: Statement, out: Out) -> int:
+    """Compares the key, and pins the one whose fingerprint the person saw on the box itself."""
+    return trust_host(target, statement.box, statement.saw, out, host=statement.host)
 
 
 def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:
     """Exit 0: the box now shows the pinned key; 1: it does not, and nothing was changed. `host`: the address of the
     user's own host, which need not be in a state yet."""
     way = _way_to(target, name, host)
-    again = f"sweepctl trust-host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
+    again = f"sweepctl confirm host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
     known = way.pin.fingerprints()
     try:
         if fingerprint:
@@ -73,7 +56,7 @@ def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: s
     out.line("Open the box in its platform's own console, not over SSH, and compare what it says of itself:")
     out.line(f"  {ON_THE_BOX}")
     wanted = shown[0].split()[-1]
-    out.next([f"{again} --fingerprint {wanted}    (where the box says the same)"])
+    out.next([f"{again} --saw {wanted}    (where the box says the same)"])
     return NO
 
 

@@ -1,0 +1,1 @@
+"""What a person confirms of a cluster."""
