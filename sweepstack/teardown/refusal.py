@@ -16,7 +16,7 @@ from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
 from sweepstack.teardown.ways import sure_first
 
-_BOX = re.compile(r"\bsweepctl ([a-z-]+)( --abandon)? BOX\b")
+_BOX = re.compile(r"\bsweepctl ([a-z-]+(?: [a-z][a-z-]*)?)( --abandon)? BOX\b")
 SHOWN = 12
 """Number of cells that are listed one by one; the others are counted."""
 

@@ -11,7 +11,7 @@ from sweepstack.billing.cost import BoxCosts
 from sweepstack.core.observation import Existence
 from sweepstack.teardown.box_check import CellLine, Verdict
 from sweepstack.teardown.box_context import BoxFacts
-from sweepstack.teardown.refusal import SHOWN, next_commands, refusal_text, waiting_cost
+from sweepstack.teardown.refusal import SHOWN, next_commands, of_box, refusal_text, waiting_cost
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import FIRST, NOW, SECOND, Situation, approval
 
@@ -294,3 +294,10 @@ def test_costs_by_the_ledger_know_of_stops_the_sweep_and_the_budget() -> None:
 def test_costs_that_the_ledger_does_not_know_fall_back_on_the_box_s_price() -> None:
     costs = BoxCosts(per_hour=None, so_far=None, sweep_per_hour=0.0)
     assert "$0.50/h, $12.00/day; $1.50 so far" in text(verdict("running"), replace(FACTS, costs=costs))
+
+
+def test_the_commands_in_a_hosts_words_name_the_box() -> None:
+    said = of_box("sweepctl confirm gone BOX --saw x, sweepctl approve --abandon BOX, sweepctl adopt BOX", "b", "s")
+    assert said == (
+        "sweepctl confirm gone --stack s b --saw x, sweepctl approve --stack s --abandon b, sweepctl adopt --stack s b"
+    )
