@@ -51,16 +51,16 @@ def test_a_mark_that_does_not_read_is_no_mark(back: HandSite) -> None:  # noqa: 
         back.channel  # noqa: B018
 
 
-@pytest.mark.parametrize("path", [box_layout.JOURNAL, box_layout.HOME, box_layout.DURABLE, "mnt"])
-def test_a_link_in_a_copy_is_not_followed(back: HandSite, path: str) -> None:  # noqa: F811
-    place, elsewhere = back.returned / back.native_id / path, back.folder / "elsewhere"
-    place.rename(elsewhere)
-    place.symlink_to(elsewhere)
-    with pytest.raises(Unreachable, match="a link"):
-        back.channel  # noqa: B018
-    place.unlink()
-    elsewhere.rename(place)
-    assert back.states() == {"a": "sealed"}
+def test_a_link_in_a_copy_is_not_followed(back: HandSite) -> None:  # noqa: F811
+    for path in (box_layout.JOURNAL, box_layout.HOME, box_layout.DURABLE, "mnt"):
+        place, elsewhere = back.returned / back.native_id / path, back.folder / "elsewhere"
+        place.rename(elsewhere)
+        place.symlink_to(elsewhere)
+        with pytest.raises(Unreachable, match="a link"):
+            back.channel  # noqa: B018
+        place.unlink()
+        elsewhere.rename(place)
+        assert back.states() == {"a": "sealed"}, path
 
 
 def test_only_logs_come_back_beside_the_journal(back: HandSite) -> None:  # noqa: F811
@@ -79,18 +79,18 @@ def test_only_logs_come_back_beside_the_journal(back: HandSite) -> None:  # noqa
     assert (back.root / record).read_text() == '{"git": 1}', "what this computer wrote of the code that it shipped"
 
 
-@pytest.mark.parametrize("kept", [1, 2, 0])
-def test_a_part_of_an_archive_starts_nothing(back: HandSite, kept: int) -> None:  # noqa: F811
-    """Cut in the middle of a file, between two files, and before the first."""
+def test_a_part_of_an_archive_starts_nothing(back: HandSite) -> None:  # noqa: F811
+    """Cut between two files, in the middle of a file, and before the first."""
     archive = back.away / "in" / f"box-0.{back.native_id}.tar"
     archive.parent.mkdir()
     with tarfile.open(archive, "w") as packed:
         packed.add(back.carried, arcname=back.native_id)
     with tarfile.open(archive) as packed:
         starts = [member.offset for member in packed]
-    os.truncate(archive, {0: 0, 1: archive.stat().st_size // 3, 2: starts[len(starts) // 2]}[kept])
-    done = back.run("--out", "out-2", "--work", "work-2", "--from", "in")
-    assert (done.returncode, "is no whole archive" in done.stderr) == (2, True), done.stderr
+    for size in sorted((starts[len(starts) // 2], archive.stat().st_size // 3, 0), reverse=True):
+        os.truncate(archive, size)
+        done = back.run("--out", "out-2", "--work", "work-2", "--from", "in")
+        assert (done.returncode, "is no whole archive" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_file_of_the_code_is_replaced_and_not_written_into(back: HandSite) -> None:  # noqa: F811

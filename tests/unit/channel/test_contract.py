@@ -13,6 +13,7 @@ import pytest
 
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import NotAFile, PlatformError, Unreachable
+from tests.at_once import at_once
 from tests.unit.channel.worlds import World, words
 
 NAMES = ["a b", "it's", 'say "hi"', "two\nlines", "-rf", "$HOME `id` \\n !x;&|", "naïve 名前", "*?[a]", "tab\there"]
@@ -240,24 +241,15 @@ def test_trouble_on_our_own_disk_is_not_blamed_on_the_box(channel: Channel, tmp_
 
 def test_lines_of_several_threads_stay_whole(channel: Channel) -> None:
     """Threads share a channel, and each has its answer."""
-    problems: list[BaseException] = []
 
     def work(mine: int) -> None:
-        try:
-            for number in range(15):
-                line = f"{mine}-{number} {'x' * 5000}\n".encode()
-                channel.append_locked("data/queue.jsonl", line, "data/queue.lock")
-                channel.write(f"data/own-{mine}", line)
-                assert channel.read(f"data/own-{mine}") == line
-        except BaseException as error:
-            problems.append(error)
+        for number in range(15):
+            line = f"{mine}-{number} {'x' * 5000}\n".encode()
+            channel.append_locked("data/queue.jsonl", line, "data/queue.lock")
+            channel.write(f"data/own-{mine}", line)
+            assert channel.read(f"data/own-{mine}") == line
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert problems == []
+    at_once(work, range(4))
     lines = [line.split(b" ") for line in channel.read("data/queue.jsonl").splitlines()]
     assert len({line[0] for line in lines}) == len(lines) == 60
     assert all(len(line[1]) == 5000 for line in lines)

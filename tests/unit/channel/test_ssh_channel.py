@@ -29,6 +29,7 @@ from sweepstack.channel.ssh.keys import SshKey
 from sweepstack.channel.ssh.links import Links
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import PlatformError, Unreachable, Unsupported
+from tests.at_once import at_once
 from tests.simulators.gateway import Gateway
 from tests.simulators.machines import Machine
 from tests.unit.channel.worlds import SshWorld, words
@@ -438,22 +439,13 @@ def test_what_a_box_says_is_checked(ssh_world: SshWorld, tmp_path: Path, lies: s
 
 def test_many_threads_need_no_more_sessions_than_there_are(channel: SshChannel) -> None:
     channel.write("data/file", b"x")
-    problems: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                assert channel.read("data/file") == b"x"
-                channel.run(["sleep", "0.05"], timeout=30)
-        except BaseException as error:
-            problems.append(error)
+    def work(_: int) -> None:
+        for _ in range(5):
+            assert channel.read("data/file") == b"x"
+            channel.run(["sleep", "0.05"], timeout=30)
 
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert problems == []
+    at_once(work, range(16))
 
 
 def test_a_verb_is_one_round_trip_and_few_connections(channel: SshChannel, gateway: Gateway) -> None:

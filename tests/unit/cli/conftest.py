@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulators.rental import key_variables
 from tests.unit.cli.support import World
 
 
@@ -14,3 +15,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(os, "fsync", lambda _: None)
     return World(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No key of any is at hand."""
+    for name in key_variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))

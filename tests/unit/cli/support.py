@@ -435,6 +435,12 @@ class World:
                 why = {name: self.up_roster.dropped[name] for name in dropped}
                 self.store.write_launch(launch.model_copy(update={"cells": left, "dropped": why}))
 
+    def remembers(self, *places: str) -> None:
+        """This computer has on record that the evidence of the stack is at these places."""
+        memory = self.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
+        memory.parent.mkdir(exist_ok=True)
+        memory.write_text("".join(f"{place}\n" for place in places))
+
     def save(self, export: dict[str, Any] | None = None) -> None:
         """Writes the state that the engine prints."""
         (self.engine / "state.json").write_text(json.dumps(export or self.export()))

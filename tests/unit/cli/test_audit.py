@@ -33,7 +33,6 @@ from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
-from tests.simulators.rental import key_variables
 from tests.unit.loopback import Silent
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -155,6 +154,7 @@ class World:
         monkeypatch.setattr(audit_command, "read_known", lambda root: known)
 
 
+@pytest.mark.usefixtures("no_rental_platform")
 def test_exit_codes(
     platform: LocalPlatform,
     box: BoxRecord,
@@ -162,9 +162,6 @@ def test_exit_codes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in key_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
     World(monkeypatch, Known(states={"x": state_with(box)}))
     assert audit(tmp_path, Out(as_json=False)) == 0
     assert "everything that was found is known" in capsys.readouterr().out

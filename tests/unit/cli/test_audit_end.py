@@ -27,17 +27,12 @@ from sweepstack.operations.strays.judge import adopts
 from sweepstack.operations.strays.known import Known
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
-from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 ALICE = "alice@laptop"
 
 
-@pytest.fixture(autouse=True)
-def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in key_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("no_rental_platform")
 
 
 def elsewhere(world: World, *stacks: str) -> None:

@@ -15,15 +15,9 @@ from sweepstack.core.records import Lease
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
 from sweepstack.operations.volumes.records import Mounting, write_mounting
-from tests.simulators.rental import key_variables
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
-
-@pytest.fixture(autouse=True)
-def no_rental_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in key_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("no_rental_platform")
 
 
 def end(world: World, *more: str) -> Result:

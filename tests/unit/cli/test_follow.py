@@ -114,17 +114,24 @@ def test_a_cell_that_fails_for_good_is_no_yes(world: World, box: Box) -> None:
     assert "failed for good: exit code 1" in said[-1]
 
 
-def test_a_runner_that_dies_and_comes_back(world: World, box: Box) -> None:
+@pytest.mark.parametrize("what", ["its runner", "the box"])
+def test_what_dies_or_does_not_answer_and_comes_back(world: World, box: Box, what: str) -> None:
     def back() -> None:
+        if what == "the box":
+            os.rename(world.folder / "elsewhere", world.platform_root)
         append(log_of(box), "two\n")
-        box.alive()
+        if what == "its runner":
+            box.alive()
 
-    with meanwhile(
-        world,
-        ("one\n", lambda: box.alive(False)),
-        ("is not alive; `pulumi up --stack sweep-t` resumes it", back),
-        ("alive again", lambda: box.seal("lr0.1")),
-    ):
+    goes, told, again = {
+        "its runner": (
+            lambda: box.alive(False),
+            "is not alive; `pulumi up --stack sweep-t` resumes it",
+            "alive again",
+        ),
+        "the box": (world.move_registry, "does not answer", "answers again"),
+    }[what]
+    with meanwhile(world, ("one\n", goes), (told, back), (again, lambda: box.seal("lr0.1"))):
         result = world.run("logs", "lr0.1", "-f")
     assert (result.code, result.out) == (0, "one\ntwo\n")
 
@@ -136,23 +143,6 @@ def test_a_runner_that_stays_dead_ends_it(world: World, box: Box) -> None:
     assert result.code == 1
     assert "has not been alive" in result.err
     assert "next   pulumi up --stack sweep-t" in result.err
-
-
-def test_a_box_that_does_not_answer_for_a_while(world: World, box: Box) -> None:
-    away = world.folder / "elsewhere"
-
-    def back() -> None:
-        os.rename(away, world.platform_root)
-        append(log_of(box), "two\n")
-
-    with meanwhile(
-        world,
-        ("one\n", world.move_registry),
-        ("does not answer", back),
-        ("answers again", lambda: box.seal("lr0.1")),
-    ):
-        result = world.run("logs", "lr0.1", "-f")
-    assert (result.code, result.out) == (0, "one\ntwo\n")
 
 
 def test_a_box_that_was_started_again_at_another_address(world: World, box: Box) -> None:

@@ -18,6 +18,7 @@ from sweepstack.config.edit.stack_file import APPROVED, StackFile, valid_stack_n
 from sweepstack.core.records import Abandonment, Action, Approval, Waiver
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.call import find_project_root
+from tests.at_once import at_once
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 PLAIN = """\
@@ -172,11 +173,7 @@ def test_mode_and_links_are_kept(tmp_path: Path) -> None:
 def test_two_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     file = stack_file(tmp_path, PLAIN)
     words = [word(f"reason {number}") for number in range(8)]
-    threads = [threading.Thread(target=file.write_approval, args=(each,)) for each in words]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(file.write_approval, words)
     assert file.approval() in words
     assert file.path.read_text().count("approval:") == 1
     assert list(tmp_path.glob("stacks/.*")) == []

@@ -182,17 +182,15 @@ def test_where_the_stack_file_does_not_read_the_evidence_is_where_this_computer_
     whole = world.file.path.read_text()
     world.file.path.write_text(whole[: len(whole) // 2] + "\0" * 9)
     assert "the backend has no stack" in world.run("status").err
-    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
-    memory.parent.mkdir()
-    memory.write_text(f"{world.uri}\n")
+    world.remembers(world.uri)
     seen = status(world, 1)
     assert {entry["native_id"] for entry in seen["unknown"]} == {first.native_id, second.native_id}
     assert seen["next"][1:] == [SEVERAL]
     copy = world.folder / "copy"
     shutil.copytree(world.evidence, copy)
-    memory.write_text(f"{world.uri}\nfile://{socket.gethostname()}{copy}\n")
+    world.remembers(world.uri, f"file://{socket.gethostname()}{copy}")
     assert "the backend has no stack" in world.run("status").err, "which of the two it is can't be told"
-    memory.write_text(f"{world.uri}\n")
+    world.remembers(world.uri)
     project = world.root / "Pulumi.yaml"
     project.write_text(project.read_text().replace("name: sweepstack", "name: mine"))
     assert "the backend has no stack" in world.run("status").err, "it is another project's"
@@ -208,9 +206,7 @@ def test_where_state_and_evidence_are_lost_a_look_comes_first_and_no_up(world: W
     else:
         (world.evidence / "sweep.json").write_text("{")
     assert f"next   pulumi stack init {STACK} && pulumi up" in world.run("status").err, "nothing was ever here"
-    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
-    memory.parent.mkdir()
-    memory.write_text(f"{world.uri}\n")
+    world.remembers(world.uri)
     seen = world.run("status")
     assert seen.code == 2
     assert "its evidence, which was at" in seen.err
@@ -227,9 +223,7 @@ def test_a_stack_that_was_never_up_is_told_from_one_whose_evidence_is_lost(world
         updates = [{"kind": "destroy"}] if known == "an update" else []
         (world.engine / "history.json").write_text(json.dumps(updates))
     if known == "a place":
-        memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
-        memory.parent.mkdir()
-        memory.write_text(f"{world.uri}\n")
+        world.remembers(world.uri)
     seen = world.run("status", fresh=False)
     never = f"money  nothing was rented from this backend: it never made an update of {STACK}"
     assert (never in seen.out) == (known == "nothing"), seen.out
@@ -260,9 +254,7 @@ def test_where_the_state_is_lost_it_says_why_the_evidence_does_not_read(
         (world.evidence / "sweep.json").write_text(json.dumps(marker | {"schema": 99}))
         said = "can't be read here"
     if remembered:
-        memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
-        memory.parent.mkdir()
-        memory.write_text(f"{place}\n")
+        world.remembers(place)
     seen = world.run("status")
     assert seen.code == 2
     assert said in seen.err
@@ -535,9 +527,7 @@ def test_without_a_state_what_this_computer_remembers_is_looked_for_before_an_up
         shutil.copytree(world.evidence, f"{world.evidence}-b")
     else:
         shutil.move(world.evidence, f"{world.evidence}-away")
-    memory = world.folder / "data" / "sweepstack" / "evidence" / f"{STACK}.txt"
-    memory.parent.mkdir()
-    memory.write_text("\n".join([*places, ""]))
+    world.remembers(*places)
     world.file.path.unlink() if case == "no stack file" else world.file.path.write_bytes(b"\0" * 40)
     seen = world.run("status")
     assert seen.code == 2

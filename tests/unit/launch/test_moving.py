@@ -19,6 +19,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.operations.cell_moves import Moved, OtherBox, release, settle, unplaced
+from tests.at_once import at_once
 from tests.unit.evidence.world import Box, World
 
 A, B, C = 0, 1, 2
@@ -288,17 +289,11 @@ def test_two_boxes_that_take_over_at_once_share_what_there_is(world: World) -> N
     """Queues are brought up side by side: neither loses what the other wrote into the launch record."""
     launch = world.store.launch("box-0", 1)
     gate = threading.Barrier(3)
-    taken: list[set[str]] = []
 
-    def take(number: int) -> None:
+    def take(number: int) -> set[str]:
         gate.wait()
-        taken.append(release(world.store, launch, world.box.channel, names(world, number), "moved"))
+        return release(world.store, launch, world.box.channel, names(world, number), "moved")
 
-    threads = [threading.Thread(target=take, args=(number,)) for number in (A, B, C)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set().union(*taken) == names(world)
+    assert set().union(*at_once(take, (A, B, C))) == names(world)
     assert owns(world.box) == set()
     assert sorted(tombstones(world.box)) == sorted(names(world))

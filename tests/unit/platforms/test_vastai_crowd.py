@@ -5,7 +5,6 @@ A list takes a second of the account's pace and 25 rows a page, and a look at a 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from sweepstack.platforms.common import probe
 from sweepstack.platforms.vastai import api, power
 from sweepstack.platforms.vastai.api import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
+from tests.at_once import at_once
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 
@@ -105,11 +105,7 @@ def test_a_list_of_most_of_the_account_is_one_of_all(sim: VastSimulator, unhurri
 def look_at(numbers: list[int]) -> None:
     """All at once, as a preview does."""
     platform = VastPlatform()
-    threads = [threading.Thread(target=platform.get, args=(str(number), ACCOUNT)) for number in numbers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda number: platform.get(str(number), ACCOUNT), numbers)
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from sweepstack.platforms.vastai import platform as vastai
 from sweepstack.platforms.vastai import power, volumes
 from sweepstack.platforms.vastai.api import RecentlyAsked, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
+from tests.at_once import at_once
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import AT_REST, LIST, SEARCH, V0, World, instance, offer
 
@@ -160,13 +161,17 @@ def test_of_two_boxes_with_the_tag_the_oldest_is_kept_and_the_other_told(world: 
     assert not any(line.startswith("DELETE") for line in world.asked())
 
 
-@pytest.mark.parametrize("lost", [Reply(cut=True), Reply("<html>", 502), Reply({"success": True})])
-def test_a_lost_answer_is_looked_for_and_adopted_and_sent_once(world: World, lost: Reply) -> None:
-    """The box shows up in the list only at the third look."""
+LISTED_LATE = Reply({"success": True, "new_contract": 4711})
+
+
+@pytest.mark.parametrize("lost", [Reply(cut=True), Reply("<html>", 502), Reply({"success": True}), LISTED_LATE])
+def test_a_lost_answer_and_a_box_that_is_not_listed_yet_are_looked_for_and_sent_once(world: World, lost: Reply) -> None:
+    """The box shows up in the list only at a later look."""
     whole = world.list
 
     def answer(_: Request) -> Reply:
-        looks = iter([False, False])
+        world.absent(4711)
+        looks = iter([False] * 3 if lost is LISTED_LATE else [False] * 2)
 
         def late(asked: Request) -> Reply:
             if next(looks, True):
@@ -331,15 +336,7 @@ def test_a_box_that_costs_more_than_it_was_offered_for_is_told(world: World) -> 
 def test_two_boxes_of_one_run_take_two_offers(world: World) -> None:
     rents(world, 7, 4711)
     rents(world, 8, 4712)
-    made: list[str] = []
-    threads = [
-        threading.Thread(target=lambda tag=tag: made.append(create(tag=tag).native_id))  # type: ignore[misc]
-        for tag in (TAG, f"{TAG}0")
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    made = at_once(lambda tag: create(tag=tag).native_id, (TAG, f"{TAG}0"))
     assert sorted(made) == ["4711", "4712"]
     assert (len(put(world)), len(put(world, 8))) == (1, 1)
 
@@ -374,25 +371,6 @@ def test_a_box_boots_on_while_the_api_is_away(world: World) -> None:
         world.add(4711, TAG)
         calls = iter([lambda _: Reply("", 503)] * 10)
         world.routes[("GET", LIST)] = lambda asked: next(calls, whole)(asked)
-        return Reply({"success": True, "new_contract": 4711})
-
-    world.routes[("PUT", f"{V0}/asks/7/")] = answer
-    assert create().native_id == "4711"
-
-
-def test_a_new_box_that_is_not_listed_yet_is_waited_for(world: World) -> None:
-    whole = world.list
-
-    def answer(_: Request) -> Reply:
-        world.absent(4711)
-        looks = iter([False] * 3)
-
-        def late(asked: Request) -> Reply:
-            if next(looks, True):
-                world.add(4711, TAG)
-            return whole(asked)
-
-        world.routes[("GET", LIST)] = late
         return Reply({"success": True, "new_contract": 4711})
 
     world.routes[("PUT", f"{V0}/asks/7/")] = answer
@@ -653,11 +631,7 @@ def test_a_hundred_boxes_are_read_in_few_lists(world: World, monkeypatch: pytest
     for number in range(1, 101):
         world.add(number, f"tag-{number}")
     platform = VastPlatform()
-    threads = [threading.Thread(target=platform.get, args=(str(number), "77")) for number in range(1, 101)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda number: platform.get(str(number), "77"), range(1, 101))
     assert not any(line.startswith(f"GET {V0}/instances/") for line in world.asked())
     assert len(world.sent("GET", LIST)) <= 40  # four pages a list
 

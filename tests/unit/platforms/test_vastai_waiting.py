@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +20,7 @@ from sweepstack.platforms.vastai import api, power
 from sweepstack.platforms.vastai.api import forget
 from sweepstack.platforms.vastai.platform import VastPlatform
 from sweepstack.platforms.vastai.session import MOST_POLL_SECONDS, POLL_SECONDS, Session
+from tests.at_once import at_once
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, offer
 
@@ -51,24 +52,6 @@ def asked_for(world: World) -> list[list[int] | None]:
     """The ids that each list asked for; None for all."""
     found = [json.loads(request.query["select_filters"]) for request in world.sent("GET", LIST)]
     return [one["id"]["in"] if "id" in one else None for one in found if "label" not in one]
-
-
-def at_once(work: Callable[[int], object]) -> None:
-    """`work` for every box, all at the same time."""
-    wrong: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in BOXES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong
 
 
 # Looking at those that are waited for
@@ -131,7 +114,7 @@ def test_boxes_that_are_made_at_once_share_their_looks(world: World, monkeypatch
         request = BoxRequest(tag=f"tag-{number}", name=f"box-{number}", public_key="ssh-ed25519 AAAA x")
         VastPlatform().create(request, wait=Wait(8))
 
-    at_once(make)
+    at_once(make, BOXES)
     assert len(world.instances) == len(BOXES)
     assert len([ids for ids in asked_for(world) if ids]) < len(BOXES)
 
@@ -173,7 +156,7 @@ def test_boxes_that_are_ended_at_once_share_the_lists_that_prove_it(
     monkeypatch.setattr(power, "GONE_SECONDS", 6000.0)
     for number in BOXES:
         world.add(number, f"tag-{number}")
-    at_once(lambda number: VastPlatform().destroy(str(number), "77"))
+    at_once(lambda number: VastPlatform().destroy(str(number), "77"), BOXES)
     assert world.instances == {}
     deletes = [path for path in world.asked() if path.startswith("DELETE")]
     assert len(deletes) == len(BOXES), "one for each, and none was sent again"

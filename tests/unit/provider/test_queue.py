@@ -351,7 +351,7 @@ def new_code(sweep: Sweep) -> tuple[str, str]:
     return short(before), short(collect(sweep.project / "job").digest)
 
 
-def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out_or_allowed_and_said(sweep: Sweep) -> None:
+def test_new_code_beside_results_of_the_old_is_refused_with_the_ways_out(sweep: Sweep) -> None:
     box, queue = half_done(sweep)
     changed = {"run": "sh train.sh {word} {out} x", "env": {"A": "1"}, "setup": "true", "slots": 1}
     QUEUE.check(sweep.op("Queue"), queue, sweep.queue_inputs(box, job=changed))
