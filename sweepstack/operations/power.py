@@ -46,6 +46,7 @@ from sweepstack.teardown.stop_check import AtRisk, StopEnding, look_for_risk
 
 RUNNER_SECONDS = 40.0
 """The runner gives its cells 20 s to end, and needs some seconds more to report it."""
+RELEASE_SECONDS = 5.0
 STOP_SECONDS = 300.0
 POLL_SECONDS = 0.2
 
@@ -115,7 +116,7 @@ def drained(store: EvidenceStore, box: str, generation: int, seen: Observation) 
 
 def end_runner(platform: Platform, native_id: str, account: str, *, grace: float = RUNNER_SECONDS) -> None:
     """Sends SIGTERM to the runner, which passes it to its cells and waits for them. Idempotent; returns when the runner
-    has ended.
+    has ended, and its lock is free: what holds that on after `RELEASE_SECONDS` is another process.
 
     Raises PlatformError if it survives, or if the box can't be reached.
     """
@@ -131,6 +132,10 @@ def end_runner(platform: Platform, native_id: str, account: str, *, grace: float
         pids = [process.pid for process in channel.processes()]
     for pid in pids:
         channel.terminate(pid, grace=grace)
+    until = time.monotonic() + RELEASE_SECONDS
+    # For a moment, a process that it was just starting holds it too, or the lease that looks whether it still runs.
+    while channel.lock_held(box_layout.RUNNER_LOCK) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
 
 
 def lock_holders(channel: Channel) -> list[int]:

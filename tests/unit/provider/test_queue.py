@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ from sweepstack.onbox.common.errors import PlatformError, SweepstackError, Teard
 from sweepstack.onbox.common.next_version import work_of
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations import power
 from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.provider.dispatch import diff, to_properties
 from sweepstack.provider.resources.base import Decision, Gone
@@ -731,8 +733,12 @@ def test_a_runner_whose_pid_is_not_known_is_stopped_with_all_that_runs(sweep: Sw
     assert sweep.alive(box) == set()
 
 
-def test_another_process_that_holds_the_runner_s_lock_is_named(sweep: Sweep) -> None:
+def test_another_process_that_holds_the_runner_s_lock_is_waited_for_and_named(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No command ended it, and each named the next one that was refused: no pid was named."""
+    waited = power.RELEASE_SECONDS
+    monkeypatch.setattr(power, "RELEASE_SECONDS", 0.1)
     box = sweep.trained()
     queue = state_of(sweep.queue_inputs(approved(box, approval_for(box, abandon=(abandonment(box),)))))
     holds = (
@@ -748,11 +754,14 @@ def test_another_process_that_holds_the_runner_s_lock_is_named(sweep: Sweep) -> 
             QUEUE.delete(sweep.op("Queue"), "q", queue)
         assert f"runner.lock (process {other.pid} there" in str(refused.value)
         assert f"ssh --stack sweep-t box-0 -- kill {other.pid} && pulumi destroy --stack sweep-t" in str(refused.value)
-        other.kill()
-    QUEUE.delete(sweep.op("Queue"), "q", queue)
+        monkeypatch.setattr(power, "RELEASE_SECONDS", waited)
+        threading.Timer(0.5, other.kill).start()
+        QUEUE.delete(sweep.op("Queue"), "q", queue)
+        assert other.wait() != 0
 
 
 def test_a_runner_that_does_not_end_is_an_error(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power, "RELEASE_SECONDS", 0.1)
     box = sweep.at_work()
     queue = state_of(sweep.queue_inputs(approved(box, approval_for(box, abandon=(abandonment(box),)))))
     monkeypatch.setattr(LocalChannel, "terminate", lambda *_, **__: None)
