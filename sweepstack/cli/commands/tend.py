@@ -84,6 +84,8 @@ class Memory:
 
     interval: timedelta
     replace: bool
+    verb: str
+    """What is typed to go on, after `sweepctl`."""
     verified: set[tuple[str, str]] = field(default_factory=set)
     """(cell, manifest) of the seals that this run has pulled and verified."""
     replaced: dict[str, int] = field(default_factory=dict)
@@ -95,8 +97,9 @@ class Memory:
 def tend(target: Target, interval: timedelta, once: bool, replace: bool, timeout: timedelta, out: Out) -> int:
     """Exit 0 if nothing is left to do and every cell is settled (with `once`: if the round went well); 1 if a person is
     needed, or the time is up; 2 if something is not known."""
-    memory = Memory(max(interval, timedelta(seconds=LEAST_SECONDS)), replace)
-    store = usable(open_sources(target), "tend")
+    verb = " ".join(["tend", *["--once"] * once, *["--replace"] * replace])
+    memory = Memory(max(interval, timedelta(seconds=LEAST_SECONDS)), replace, verb)
+    store = usable(open_sources(target), verb)
     try:
         mine = claim(store, memory.interval + GRACE, None)
     except AlreadyTended as error:
@@ -127,24 +130,26 @@ def _rounds(
             return round_.answer if not once else UNSURE if round_.unknown else NO if round_.problems else YES
         wait = memory.interval.total_seconds() - (time.monotonic() - begun)
         if time.monotonic() + max(wait, 0) > deadline:
-            raise No(f"the time is up after {count(number, 'round')}", [f"sweepctl tend --stack {target.stack}"])
+            raise No(
+                f"the time is up after {count(number, 'round')}", [f"sweepctl {memory.verb} --stack {target.stack}"]
+            )
         if memory.stop.wait(max(wait, 0)):
             note("interrupted between two rounds; the next tend goes on from here")
             return 130
-        mine = claim(usable(open_sources(target), "tend"), memory.interval + GRACE, mine)
+        mine = claim(usable(open_sources(target), memory.verb), memory.interval + GRACE, mine)
 
 
 def _one_round(target: Target, memory: Memory, events: Events) -> Round:
     """One round. An outage is a problem of this round only: the next round asks again."""
     try:
         sources = open_sources(target)
-        store = usable(sources, "tend")
+        store = usable(sources, memory.verb)
         snapshot = take_snapshot(sources)
         view = compose(snapshot)
         round_ = begin(snapshot, view, memory.verified)
         events.look(sources, snapshot, view)
         if not memory.stop.is_set():
-            bring_in(sources, store, snapshot, round_, memory.verified)
+            bring_in(sources, store, snapshot, round_, memory)
         if not memory.stop.is_set():
             move_cells_to_idle(
                 target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
@@ -250,13 +255,13 @@ def print_round(round_: Round, number: int, out: Out, again: str) -> None:
     out.line(f"{now:%H:%M:%S}  {text}" + (f"; again in {again}" if again else ""), wrap=False)
 
 
-def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, verified: Seals) -> None:
+def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
     """Pulls and verifies, if a sealed cell is in no receipt."""
-    pulls, fresh = to_bring_in(store, snapshot, verified)
+    pulls, fresh = to_bring_in(store, snapshot, memory.verified)
     if not pulls:
         return
     with Progress("pull", unit="bytes") as progress:
-        summary = fetch(sources, store, progress)
+        summary = fetch(sources, store, progress, memory.verb)
     round_.pulled = sum(1 for _, result in summary.cells.values() if result.state == "pulled")
     round_.bytes = sum(result.bytes for _, result in summary.cells.values())
     round_.problems += [f"{result.cell}: {'; '.join(result.reasons)}" for result in summary.bad]
@@ -273,7 +278,7 @@ def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_:
     round_.receipt = outcome.digest
     if not summary.problems and not summary.bad:
         # Damaged ones too: reading them again would find the same, until they are sealed anew.
-        verified |= seals(snapshot.box_snapshots)
+        memory.verified |= seals(snapshot.box_snapshots)
 
 
 def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:

@@ -35,7 +35,7 @@ def pull_and_verify(sources: Sources, out: Out) -> int:
     from sweepstack.cli.commands.verify.receipt import verify
 
     first = _First(out)
-    code = pull(sources, first)
+    code = pull(sources, first, "pull --verify")
     if code != YES:
         first.tell()
         return code
@@ -74,18 +74,21 @@ class _Second(Out):
         super().document({**value, "pull": self._first.said})
 
 
-def pull(sources: Sources, out: Out) -> int:
-    """Exit 0 if every sealed cell is copied; 1 if a copy was refused; 2 if a box was not reached."""
-    store = usable(sources, "pull")
+def pull(sources: Sources, out: Out, verb: str = "pull") -> int:
+    """Exit 0 if every sealed cell is copied; 1 if a copy was refused; 2 if a box was not reached. `verb`: what is typed
+    to go on, after `sweepctl`."""
+    store = usable(sources, verb)
     with Progress("pull", unit="bytes") as progress:
-        summary = fetch(sources, store, progress)
-    return report(sources, summary, out)
+        summary = fetch(sources, store, progress, verb)
+    return report(sources, summary, out, verb)
 
 
-def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSummary:
-    """As `operations.pull.pull_sweep`. Raises Unsure if the evidence can't be written, or another pull is running."""
+def fetch(sources: Sources, store: EvidenceStore, progress: Progress, verb: str) -> PullSummary:
+    """As `operations.pull.pull_sweep`. Raises Unsure if the evidence can't be written, or another pull is running.
+    `verb`: as in `pull`."""
     if sources.state.identity is None and not sources.state.boxes:
-        raise No("there is no box and no volume in the state: nothing to pull from", ["sweepctl status"])
+        status = f"sweepctl status --stack {sources.target.stack}"
+        raise No("there is no box and no volume in the state: nothing to pull from", [status])
     progress_of: dict[str, tuple[int, int]] = {}
 
     def said(cell: str, done: int, total: int) -> None:
@@ -98,10 +101,10 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress) -> PullSum
     try:
         return pull_sweep(sources.state, store, said)
     except EvidenceError as error:
-        raise blocked(str(error), sources, "pull") from error
+        raise blocked(str(error), sources, verb) from error
 
 
-def report(sources: Sources, summary: PullSummary, out: Out) -> int:
+def report(sources: Sources, summary: PullSummary, out: Out, verb: str) -> int:
     """Prints the table of copied cells. Returns the exit code."""
     stack = sources.target.stack
     roster = rosters(sources.target, sources.state)
@@ -114,11 +117,11 @@ def report(sources: Sources, summary: PullSummary, out: Out) -> int:
     if code == YES:
         following = [f"sweepctl verify --stack {stack}"]
     elif code == NO and (wrong := [result.cell for result in summary.bad if not result.for_now]):
-        again = f"sweepctl pull --stack {stack}    (where what is on the box was put right)"
+        again = f"sweepctl {verb} --stack {stack}    (where what is on the box was put right)"
         following = [run_again(stack, wrong), again, *gives_up(sources, GIVES_UP)]
     else:
         first = [wakes(stack, summary.resting)] if summary.resting else []
-        again = f"sweepctl pull --stack {stack}    (goes on where this one stopped)"
+        again = f"sweepctl {verb} --stack {stack}    (goes on where this one stopped)"
         following = [*first, again, *gives_up(sources, "where that goes on failing")]
     out.document(
         {
