@@ -111,7 +111,7 @@ def await_first_step(
             if quiet:  # twice: the first look may have been just before its start
                 return ""
             quiet = True
-        elif now - lived > RUNNER_START_SECONDS:
+        elif now - lived > RUNNER_START_SECONDS and not _starts_still(channel):
             raise FirstCellFailed(_silent("the runner ended before it started a cell", channel))
         if now - began > step_seconds:
             if alive and (silent := _at_work(entries)):
@@ -125,6 +125,13 @@ def await_first_step(
                 waited = f"{now - began:.0f} s of at most {step_seconds:.0f} s"
                 progress(f"waiting for the first step of a cell: {waited}")
         time.sleep(POLL_SECONDS)
+
+
+def _starts_still(channel: Channel) -> bool:
+    """Whether a runner lives that does not hold its lock yet: on a busy box, or from a slow disk, Python takes long to
+    begin."""
+    home = channel.absolute(box_layout.HOME)  # the last word of a runner; what only watches the lease has one more
+    return any(process.argv[-1:] == (home,) for process in channel.processes())
 
 
 def first_end(entries: Sequence[Entry]) -> Entry | None:

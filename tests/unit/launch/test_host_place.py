@@ -22,7 +22,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSite]:
     machines.require()
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr("sweepstack.launch.first_step.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
     (tmp_path / "fs").mkdir()
     durable = {"tier": "durable", "path": str(tmp_path / "fs"), "files": 5}
     found = HostSite(tmp_path, monkeypatch, places={box_layout.DURABLE: durable})

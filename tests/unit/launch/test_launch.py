@@ -306,13 +306,10 @@ def test_a_dropped_cell_that_was_never_given_is_never_given(site: Site) -> None:
 
 
 @pytest.mark.parametrize("end", ["sealed", "failed"])
-def test_a_cell_dropped_after_its_end_holds_the_box_no_longer_and_can_come_back(
-    site: Site, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_dropped_after_its_end_holds_the_box_no_longer_and_can_come_back(site: Site, end: str) -> None:
     """It is on no roster any more, so no receipt will ever name it: on the launch record it would lock the box for
     good, and `approve --waive` says of it "is dropped: it needs no waiver". What failed is then tried anew, by a new
     runner; what is sealed is still there."""
-    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 60.0)
     if end == "failed":
         site.fail("b")
         site.hold("b")
@@ -524,6 +521,16 @@ def test_a_runner_that_can_t_be_run_is_shown_with_its_log(site: Site, monkeypatc
     site.channel.python = sys.executable
     site.launch("a")
     site.until_state("sealed", "a")
+
+
+def test_a_runner_that_starts_slowly_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on a busy machine: "the runner ended", and a moment later its cell was at work."""
+    slow = site.control / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr("sweepstack.launch.first_step.RUNNER_START_SECONDS", 0.2)
+    site.channel.python = str(slow)
+    assert site.launch("a").started_runner
 
 
 def test_a_runner_that_dies_without_a_word_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
