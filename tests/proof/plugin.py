@@ -93,6 +93,7 @@ class Proof:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        os.environ.pop(VARIABLE, None)  # a pytest that a test runs would keep its results, and its list, as ours
         proofs = [item.nodeid for item in items if item.get_closest_marker("proof")]
         if self.plan is not None:
             self._write(proofs)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 
 from tests.proof import record
-from tests.proof.plugin import NOT_REACHED, Plan, Proof, slice_of
+from tests.proof.plugin import NOT_REACHED, VARIABLE, Plan, Proof, slice_of
 from tests.proof.record import Cost, Outcome
 
 TESTS = [f"tests/{file}.py::test_{number}" for file in ("a", "b", "long") for number in range(20)]
@@ -18,6 +20,8 @@ COSTS = {"tests/a.py": Cost(3.0, 1.0), "tests/b.py": Cost(8.0, 2.0), "tests/long
 
 class MainProcess:
     """The configuration of a run that plays no slice, and is no worker."""
+
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
 
     def getoption(self, name: str) -> None:
         return None
@@ -98,6 +102,13 @@ def test_what_the_time_did_not_reach_is_not_recorded(tmp_path: Path) -> None:
     proof.pytest_runtest_logreport(report("played", "setup", "passed"))
     proof.pytest_runtest_logreport(report("played", "teardown", "passed"))
     assert list(record.outcomes("tree", tmp_path)) == ["played"]
+
+
+def test_a_run_that_a_test_begins_does_not_see_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with each extension taken out wrote its own list of tests over ours."""
+    monkeypatch.setenv(VARIABLE, "plan.json")
+    Proof(MainProcess(), Plan(0.0, "", str(tmp_path / "tests"))).pytest_collection_modifyitems([])  # type: ignore[arg-type]
+    assert VARIABLE not in os.environ
 
 
 def test_what_rents_on_runpod_is_played_without_its_older_interface_too() -> None:
