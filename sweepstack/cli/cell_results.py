@@ -11,13 +11,13 @@ from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, PulledCopy, find_copy, find_file, find_pulled, in_memory, pulled_copy
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.sources import Sources
+from sweepstack.core.job import MetricsInput
 from sweepstack.core.metrics import Row, last_row, parse_rows
 from sweepstack.core.pieces import WHOLE_BYTES
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
-from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
 
@@ -115,7 +115,7 @@ def gather(
 
 
 def result_of(
-    cell: Cell, there: CellFiles, artifacts: Sequence[ArtifactSpec], metrics: MetricsEntry | None
+    cell: Cell, there: CellFiles, artifacts: Sequence[ArtifactSpec], metrics: MetricsInput | None
 ) -> CellResult | None:
     """All scalars of one cell; None of one that is not verified and left none. `artifacts`, `metrics`: see
     `files_of`."""

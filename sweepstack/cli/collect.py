@@ -19,8 +19,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import unheld
 from sweepstack.channel import prefetch
@@ -35,6 +33,7 @@ from sweepstack.core import git_source
 from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.budget import Budget
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
+from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
 from sweepstack.core.observation import Existence, Observation
@@ -58,7 +57,7 @@ from sweepstack.operations.strays.sweep import SEARCH_SECONDS, Search, cells_of_
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.platforms.registry import has_address, load_platform, payer, volume_channel
 from sweepstack.profiles.load import load_profile
-from sweepstack.status.engine.state import BoxEntry, MetricsEntry, StackState
+from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown import who_signed
 from sweepstack.teardown.abandonment import on_record
@@ -159,7 +158,7 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
         saved=frozenset(
             name for box_snapshot in box_snapshots if box_snapshot.lost for name in _saved(box_snapshot, store)
         ),
-        waived=_waived(digest, [proposed, *(box.approval_in_state()[0] for box in state.boxes)]),
+        waived=_waived(digest, [proposed, *(box.approval for box in state.boxes)]),
         orphans=orphans,
         asked=() if target.is_store else target.file.running_boxes(),
         evidence=sources.evidence,
@@ -285,7 +284,7 @@ class _Look:
     def snapshot(self, known: BoxContext, box: BoxEntry, seen: Observation, record: BoxRecord | None) -> BoxSnapshot:
         """The box as it was seen, with what the records say of it."""
         store, state, proposed, now = self.sources.store, self.sources.state, self.proposed, self.now
-        approval, unreadable = box.approval_in_state()
+        approval, unreadable = box.approval, box.unread.get("approval")
         verdict = may_end(BoxEnding(known, approval, seen), now=now, full=False)
         checked = [("the state", approval, verdict.unsigned)]
         for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
@@ -297,7 +296,7 @@ class _Look:
                 verdict = by_record
                 break
         if unreadable and not verdict.allowed:
-            verdict.reasons.insert(0, unreadable)
+            verdict.reasons.insert(0, f"the approval in the state can't be read: {unreadable}")
         gone = seen.existence is Existence.GONE
         handed = known_handover(known) if has_address(box.adapter) and not gone else None
         if handed is not None and handed.verb == "destroy" and not verdict.allowed:
@@ -330,7 +329,7 @@ class _Look:
             approvals=who_signed.on_record(
                 checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now
             ),
-            claims_cleared=box.claims_cleared or (gate is not None and gate.claims_cleared),
+            claims_cleared=any(one.clearance.startswith("cleared") for one in (box, gate) if one is not None),
             handed=handed,
             ends_at=record.ends_at if record else None,
             bare=_bare(record, queue.job.gpus or 0 if queue else 0),
@@ -341,7 +340,7 @@ class _Look:
 
 def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bool:
     """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
-    return bool(proposed or box.approval_in_state()[0]) or next(iter(on_record(known)), None) is not None
+    return bool(proposed or box.approval) or next(iter(on_record(known)), None) is not None
 
 
 def _bare(record: BoxRecord | None, promised: int) -> str:
@@ -436,12 +435,11 @@ def _waived(digest: str | None, approvals: Iterable[Approval | None]) -> dict[st
 
 def _budget(state: StackState, notes: list[str]) -> Budget | None:
     """The budget as of the last `up`."""
-    raw = state.identity.budget if state.identity else None
-    try:
-        return None if raw is None else Budget.model_validate(raw)
-    except ValidationError:
-        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it again")
+    if state.identity is None:
         return None
+    if "budget" in state.identity.unread:
+        notes.append(f"the budget in the state can't be read; pulumi up --stack {state.stack} writes it again")
+    return state.identity.budget
 
 
 def _price(box: BoxEntry, record: BoxRecord | None, birth: Birth | None) -> float | None:
@@ -475,7 +473,7 @@ SHOWN = 60
 SAMPLE = 3
 
 
-def questions(metrics: MetricsEntry | None) -> list[prefetch.Question]:
+def questions(metrics: MetricsInput | None) -> list[prefetch.Question]:
     """The reads that `with_telemetry` will make, so that the caller can prefetch them."""
     # A command that asks for these has looked at the box, which renews its lease.
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES), prefetch.touch(box_layout.LOOKED)]
@@ -550,12 +548,12 @@ def _chosen(cells: Sequence[CellProgress]) -> Iterable[CellProgress]:
     return open_ones[:SHOWN] + [cell for cell in begun if cell.state == "sealed"][-SAMPLE:]
 
 
-def _curve_path(progress: CellProgress, metrics: MetricsEntry) -> str:
+def _curve_path(progress: CellProgress, metrics: MetricsInput) -> str:
     return f"{box_layout.attempt_dir(progress.name, progress.attempts)}/out/{metrics.file}"
 
 
 def read_point(
-    channel: Channel, progress: CellProgress, metrics: MetricsEntry, tail: tuple[int, bytes] | None
+    channel: Channel, progress: CellProgress, metrics: MetricsInput, tail: tuple[int, bytes] | None
 ) -> Point | None:
     """The last point of a cell's curve; None before the first.
 

@@ -45,7 +45,7 @@ def rosters(target: Target, state: StackState) -> Rosters:
     cells: dict[str, Cell] = {}
     dropped: dict[str, str] = {}
     for queue in state.queues:
-        cells |= {cell.name: cell for cell in queue.roster()}
+        cells |= {cell.name: cell for cell in queue.cells}
         dropped |= queue.dropped
     for name in set(cells) & set(dropped):
         del cells[name]

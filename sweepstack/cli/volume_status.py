@@ -105,7 +105,7 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     approval = approval_of(sources.target, held.problems)
     kept = []
     for entry in entries:
-        volume = VolumeContext.of(entry)
+        volume = VolumeContext.of(entry, entry.actual_size_gb, entry.policies)
         seen, _ = observe_volume(volume, found.of(entry.native_id))
         verdict = may_end(VolumeEnding(volume, approval, seen, found), full=False)
         kept.append(Kept(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict)))
@@ -125,7 +125,7 @@ def _approvals(
     verdict: VolumeVerdict,
 ) -> tuple[OnRecord, ...]:
     """Those of its end, in the state and in the stack file."""
-    in_state, _ = entry.approval_in_state()
+    in_state = entry.approval
     checked: list[tuple[str, Approval | None, Sequence[str]]] = []
     if in_state is not None and in_state != proposed:
         checked.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from pydantic import Field
 from sweepstack.core.lease import LeaseFacts
 from sweepstack.core.records import CellName, Digest, Record
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.placeholders import own_file
 
 
 class MetricsInput(Record):
@@ -28,6 +30,10 @@ class MetricsInput(Record):
     """the columns that are drawn"""
     stop_on_nan: bool = False
     """true: a cell whose curve turns NaN is ended"""
+
+    def of(self, cell: str, params: Mapping[str, Any]) -> MetricsInput:
+        """With the name that the file has in this cell."""
+        return self.model_copy(update={"file": own_file(self.file, cell, params)})
 
 
 class NetworkInput(Record):

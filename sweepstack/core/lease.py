@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from sweepstack.core.records import Record
 from sweepstack.onbox.common.units import parse_duration
@@ -65,9 +65,3 @@ class LeaseFacts(Record):
     def words(self) -> str:
         """The whole of it in one line."""
         return f"lease {self.text}: {self.text} after the last look, and once nothing is left to do, {self.how}"
-
-
-class LeaseSeen(LeaseFacts):
-    """The lease of a box, as a state has it: what a newer version adds to it passes."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweepstack.billing.balance import MONTH_HOURS
+from sweepstack.billing.deadlines import starting
 from sweepstack.billing.outlived_volume import end_command
 from sweepstack.config.policy import Policy, read
 from sweepstack.config.secret_rules import is_secret_value, without_given
@@ -100,11 +101,12 @@ def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected:
 def _away(live: Live, ends: tuple[Ending, ...]) -> Iterator[str]:
     """Boxes that are gone from their platform, and the cells that went with them."""
     for box in live.boxes:
-        if box.exists == "gone" and not any(one.native_id == box.native_id for one in ends):
-            lost = [cell.name for cell in live.cells if cell.box == box.name and cell.state == "lost"]
+        entry = box.entry
+        if box.exists == "gone" and not any(one.native_id == entry.native_id for one in ends):
+            lost = [cell.name for cell in live.cells if cell.box == entry.name and cell.state == "lost"]
             named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if lost[NAMED:] else "")
             cells = f"; lost with it, and run again: {named}" if lost else "; no cell is lost with it"
-            yield f"box {box.name} ({box.native_id}) is gone from {box.platform}{cells}"
+            yield f"box {entry.name} ({entry.native_id}) is gone from {entry.rented_from}{cells}"
 
 
 def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
@@ -204,14 +206,14 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
             survives=tuple(facts.get("keeps") or ()),
             why=("it was not seen: look again",),
         )
-    said = plan.clearances.get(box.name, "") if not plan.destroy and step.op == "delete" else ""
-    leaves = said.startswith("cleared")
+    said = plan.clearances.get(box.entry.name, "") if not plan.destroy and step.op == "delete" else ""
+    leaves, ends, issue = said.startswith("cleared"), box.entry.teardown, box.entry.teardown.issue
     cleared = box.allowed or leaves
     return Ending(
         **known,
-        platform=box.platform,
-        dies=box.kills,
-        survives=tuple(_tiers(box, box.keeps)),
+        platform=box.entry.rented_from,
+        dies=ends.kills,
+        survives=tuple(_tiers(box, ends.keeps)),
         lost=tuple(open_cells(box.cells)),
         cells=len(box.cells),
         cleared=cleared,
@@ -220,7 +222,7 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
         gone=box.exists == "gone",
         unclaimed=box.unclaimed,
         in_no_copy=box.in_no_copy,
-        by_hand=box.by_hand,
+        by_hand=(issue.manual or issue.native) if issue is not None and issue.by == "person" else "",
         next=() if cleared else _next_of_box(plan, live, box),
     )
 
@@ -243,13 +245,14 @@ def _next_of_box(plan: Plan, live: Live, box: LiveBox) -> tuple[str, ...]:
         return box.next
     stack, waits = live.stack, any(cell.state in ("running", "pending") for cell in box.cells)
     wait = f"sweepctl wait --stack {stack} --for done && " if waits else ""
-    return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.name}",)
+    return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.entry.name}",)
 
 
 def _tiers(box: LiveBox, tiers: tuple[str, ...]) -> Iterator[str]:
     """A tier that survives, with the volume that it is, where it is one."""
     for tier in tiers:
-        volume = box.mounts.get(f"mnt/{tier}") or (box.mounts.get(box_layout.DURABLE) if tier == "durable" else None)
+        mounts = box.entry.mounts
+        volume = mounts.get(f"mnt/{tier}") or (mounts.get(box_layout.DURABLE) if tier == "durable" else None)
         yield f"{tier} (volume {volume})" if volume else tier
 
 
@@ -259,7 +262,7 @@ def _ends_it(live: Live, step: Step) -> bool:
     if step.before:
         return bool(step.before.get("guarded"))
     volume = live.volume(step.native_id)
-    return volume is None or volume.guarded
+    return volume is None or bool(volume.entry.guarded)
 
 
 def _volume(plan: Plan, live: Live, step: Step) -> Ending:
@@ -276,7 +279,7 @@ def _volume(plan: Plan, live: Live, step: Step) -> Ending:
         verb="replaced" if step.op in _REPLACES else "destroyed",
         name=step.name,
         native_id=step.native_id,
-        platform=volume.platform if volume else str(step.before.get("adapter") or "?"),
+        platform=volume.entry.adapter if volume else str(step.before.get("adapter") or "?"),
         dies=(f"all that is on it (used by {used})" if used else "all that is on it",),
         cleared=cleared,
         way=(volume.way or "") if volume else "",
@@ -290,12 +293,13 @@ def _left(live: Live, step: Step) -> str:
     volume = live.volume(step.native_id)
     if volume is None:
         return f"volume {step.name} ({step.native_id})"
-    if volume.kept:
-        return f"volume {volume.name} ({volume.native_id}): the stack that keeps it goes on keeping it"
-    cost = "its price is not known" if volume.usd_per_month is None else f"${volume.usd_per_month:.2f} a month"
-    costs = cost if volume.usd_per_month else "costs nothing" if volume.usd_per_month == 0 else cost
-    end = end_command(volume.platform, volume.native_id)
-    return f"volume {volume.name} ({volume.native_id}) at {volume.location}: {costs}; `{end}` ends it"
+    entry, per_month = volume.entry, volume.entry.price_per_month
+    named = f"volume {entry.name} ({entry.native_id})"
+    if entry.kept:
+        return f"{named}: the stack that keeps it goes on keeping it"
+    unknown = "its price is not known" if per_month is None else "costs nothing"
+    costs = f"${per_month:.2f} a month" if per_month else unknown
+    return f"{named} at {entry.location}: {costs}; `{end_command(entry.adapter, entry.native_id)}` ends it"
 
 
 def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
@@ -305,20 +309,20 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
             continue
         box = live.box(step.native_id, step.name)
         facts = mapping(mapping(step.new.get("teardown")).get("stop"))
-        kills = box.stop_kills if box else tuple(facts.get("kills") or ())
+        stop = box.entry.teardown.stop if box else None
         yield Ending(
             what="box",
             verb="stopped",
             name=step.name,
             native_id=step.native_id,
-            platform=box.platform if box else str(step.before.get("adapter") or "?"),
-            dies=kills,
-            survives=tuple(_tiers(box, box.stop_keeps)) if box else tuple(facts.get("keeps") or ()),
+            platform=box.entry.rented_from if box else str(step.before.get("adapter") or "?"),
+            dies=(stop.kills if stop else ()) if box else tuple(facts.get("kills") or ()),
+            survives=tuple(_tiers(box, stop.keeps if stop else ())) if box else tuple(facts.get("keeps") or ()),
             cleared=not plan.errors,
             way="the preview, which refuses a stop that kills what is nowhere else" if not plan.errors else "",
             why=() if not plan.errors else ("the preview failed",),
             gone=box is not None and box.exists == "gone",
-            clocks=box.clocks if box else "",
+            clocks=starting(box.entry.teardown.clocks, live.now) if box else "",
         )
 
 
@@ -338,7 +342,8 @@ def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
         if box is None:
             continue
         price = box.price_per_hour
-        left = box.stopped_per_hour if one.verb == "stopped" else 0.0
+        stop = box.entry.teardown.stop
+        left = 0.0 if one.verb != "stopped" else stop.price_per_hour if stop else None
         if price is None or left is None:
             unknown.append(f"{one.name}: what it saves is not known")
         saves += max((price or 0.0) - (left or 0.0), 0.0) if left is not None else 0.0
@@ -397,15 +402,16 @@ def _volumes(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> float:
         found += _per_month(step.new, live, step) - _per_month(step.old, live, step)
     for one in endings:
         volume = live.volume(one.native_id) if one.what == "volume" else None
-        found -= (volume.usd_per_month or 0.0) if volume is not None else 0.0
+        found -= (volume.entry.price_per_month or 0.0) if volume is not None else 0.0
     return found
 
 
 def _per_month(inputs: Mapping[str, Any], live: Live, step: Step) -> float:
     """USD a month of a volume by its inputs; its platform's price of a GB where the inputs name none."""
-    size, price, seen = _number(inputs.get("size_gb")), _number(inputs.get("price_per_gb_month")), None
-    if price is None and (seen := live.volume(step.native_id)) and seen.size_gb and seen.usd_per_month is not None:
-        price = seen.usd_per_month / seen.size_gb
+    size, price = _number(inputs.get("size_gb")), _number(inputs.get("price_per_gb_month"))
+    seen = live.volume(step.native_id).entry if price is None and live.volume(step.native_id) else None
+    if seen is not None and seen.actual_size_gb and seen.price_per_month is not None:
+        price = seen.price_per_month / seen.actual_size_gb
     return 0.0 if inputs.get("kept") else (size or 0.0) * (price or 0.0)
 
 

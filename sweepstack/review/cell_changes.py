@@ -99,13 +99,13 @@ def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
 
 def _held(live: Live) -> dict[str, str]:
     """Cell → the box whose queue has it in the state."""
-    return {name: box.name for box in live.boxes for name in box.queue}
+    return {name: box.entry.name for box in live.boxes for name in box.queue}
 
 
 def _planned(plan: Plan, live: Live) -> dict[str, str]:
     """Cell → the box whose queue is to have it. A queue without a step stays as it is."""
     ends = {step.name_of_box for step in plan.of("Queue", ENDING)}
-    found = {name: box.name for box in live.boxes if box.name not in ends for name in box.queue}
+    found = {name: box.entry.name for box in live.boxes if box.entry.name not in ends for name in box.queue}
     for step in plan.of("Queue"):
         if step.new:
             found = {name: box for name, box in found.items() if box != step.name_of_box}

@@ -11,9 +11,9 @@ from datetime import datetime
 from pydantic import Field
 
 from sweepstack.billing.cost import Meter
-from sweepstack.billing.deadlines import starting
 from sweepstack.core.records import REFUSED, SETTLED, Approval, Record
 from sweepstack.status.compose import SweepView
+from sweepstack.status.engine.state import BoxEntry, VolumeEntry
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.refusal import next_commands
 from sweepstack.teardown.signatures import given_by
@@ -29,27 +29,17 @@ class LiveCell(Record):
 
 
 class LiveBox(Record):
-    """A box of the state as it was seen. `kills`, `keeps`: tiers, when it is ended; `stop_*`: when it is stopped.
+    """A box as the state has it, `entry`, and what was seen of it.
 
     `allowed`: the check's answer to an end by the approval in the state, or on record; `way`, `reasons`: see `Verdict`.
     `proposed`: the same by the approval in the stack file; None where it is no other. `cells`: of its queue.
     `in_no_copy`: files of attempts without a seal that die with it.
     """
 
-    name: str
-    native_id: str
-    platform: str
+    entry: BoxEntry
     exists: str = "exists"
     price_per_hour: float | None = None
-    kills: tuple[str, ...] = ()
-    keeps: tuple[str, ...] = ()
-    mounts: dict[str, str] = Field(default={})
-    stop_kills: tuple[str, ...] = ()
-    stop_keeps: tuple[str, ...] = ()
-    stopped_per_hour: float | None = None
-    clocks: str = ""
-    by_hand: str = ""
-    """What a person has to do before its bill ends; "" where an API or a command does it."""
+    """Now, as `BoxSnapshot` has it."""
     allowed: bool = False
     way: str | None = None
     reasons: tuple[str, ...] = ()
@@ -64,16 +54,10 @@ class LiveBox(Record):
 
 
 class LiveVolume(Record):
-    """A volume of the state. `guarded`: this stack keeps it, so that its delete ends it; else it survives a delete."""
+    """A volume as the state has it, `entry`; and of one that this stack keeps, so that its delete ends it, the check's
+    answer to that."""
 
-    name: str
-    native_id: str
-    platform: str
-    location: str = ""
-    guarded: bool = False
-    kept: bool = False
-    size_gb: int | None = None
-    usd_per_month: float | None = None
+    entry: VolumeEntry
     allowed: bool = False
     way: str | None = None
     reasons: tuple[str, ...] = ()
@@ -143,12 +127,13 @@ class Live(Record):
     def box(self, native_id: str, name: str = "") -> LiveBox | None:
         """The box with this native id; without one, the box of this name."""
         return next(
-            (box for box in self.boxes if (box.native_id == native_id if native_id else box.name == name)), None
+            (box for box in self.boxes if (box.entry.native_id == native_id if native_id else box.entry.name == name)),
+            None,
         )
 
     def volume(self, native_id: str) -> LiveVolume | None:
         """The volume with this native id."""
-        return next((volume for volume in self.volumes if volume.native_id == native_id), None)
+        return next((volume for volume in self.volumes if volume.entry.native_id == native_id), None)
 
 
 def live_of(
@@ -167,7 +152,7 @@ def live_of(
     from the state. `in_no_copy`: box → files that die with it and are in no copy."""
     cells = tuple(LiveCell(name=c.name, state=c.state, box=c.box or "", note=c.note) for c in view.cells)
     bad = {cell.name: cell for cell in cells if cell.state in REFUSED}
-    judged = {volume.native_id: volume for volume in volumes}
+    judged = {volume.entry.native_id: volume for volume in volumes}
     kept = [entry.price_per_month or 0.0 for entry in snapshot.state.volumes if not entry.kept]
     return Live(
         stack=snapshot.state.stack,
@@ -185,20 +170,7 @@ def live_of(
             )
             for one in snapshot.box_snapshots
         ),
-        volumes=tuple(
-            judged.get(entry.native_id)
-            or LiveVolume(
-                name=entry.name,
-                native_id=entry.native_id,
-                platform=entry.adapter,
-                location=entry.location,
-                guarded=bool(entry.guarded),
-                kept=bool(entry.kept),
-                size_gb=entry.actual_size_gb,
-                usd_per_month=entry.price_per_month,
-            )
-            for entry in snapshot.state.volumes
-        ),
+        volumes=tuple(judged.get(entry.native_id) or LiveVolume(entry=entry) for entry in snapshot.state.volumes),
         meter=view.meter,
         money_lines=view.money_lines,
         volumes_per_month=sum(kept) + sum(one.usd_per_month or 0.0 for one in snapshot.left),
@@ -225,22 +197,11 @@ def _box(
 ) -> LiveBox:
     """`bad`: cells whose verified copy is not what it was. The check that ends a box looks at copies only once it is
     approved, and until then calls them verified."""
-    box, verdict, stop = one.box, one.verdict, one.box.teardown.stop
-    issue = box.teardown.issue
+    box, verdict = one.box, one.verdict
     return LiveBox(
-        name=box.name,
-        native_id=box.native_id,
-        platform=box.platform or box.adapter,
+        entry=box,
         exists=one.seen.existence.value,
         price_per_hour=one.price_per_hour,
-        kills=box.teardown.kills,
-        keeps=box.teardown.keeps,
-        mounts=box.mounts,
-        stop_kills=stop.kills if stop else (),
-        stop_keeps=stop.keeps if stop else (),
-        stopped_per_hour=stop.price_per_hour if stop else None,
-        clocks=starting(box.teardown.clocks, snapshot.now),
-        by_hand=(issue.manual or issue.native) if issue is not None and issue.by == "person" else "",
         allowed=verdict.allowed,
         way=verdict.way,
         reasons=tuple(verdict.reasons),
@@ -269,7 +230,7 @@ def _approvals(snapshot: Snapshot) -> tuple[LiveApproval, ...]:
     """Each approval once: those in the state with the boxes that have it, and the one in the stack file."""
     found: list[tuple[Approval, list[str]]] = []
     for one in snapshot.box_snapshots:
-        approval, _ = one.box.approval_in_state()
+        approval = one.box.approval
         if approval is None:
             continue
         known = next((names for other, names in found if other == approval), None)

@@ -316,8 +316,11 @@ def cluster_use_lines(snapshot: Snapshot, median: float | None) -> Iterator[str]
     boxes: dict[Rate, list[tuple[BoxSnapshot, int]]] = {}
     for box_snapshot in snapshot.box_snapshots:
         scheduler = box_snapshot.queue.job.scheduler if box_snapshot.queue is not None else None
-        if scheduler is not None and scheduler.gpus and scheduler.rate != Rate():
-            boxes.setdefault(scheduler.rate, []).append((box_snapshot, scheduler.gpus * scheduler.nodes))
+        if scheduler is None or not scheduler.gpus:
+            continue
+        rate = Rate(scheduler.price_per_gpu_hour, scheduler.gpu_hours)
+        if rate != Rate():
+            boxes.setdefault(rate, []).append((box_snapshot, scheduler.gpus * (scheduler.nodes or 1)))
     for rate, found in boxes.items():
         used = sum(_held(snapshot, one, gpus) for one, gpus in found)
         left = [_left(one, gpus, median) for one, gpus in found]

@@ -285,4 +285,4 @@ def _yes(so: bool) -> State:
 
 def _approval(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> Approval | None:
     """The approval of this box's end: the one in its state, else the stack file's."""
-    return box_snapshot.box.approval_in_state()[0] or snapshot.approval
+    return box_snapshot.box.approval or snapshot.approval

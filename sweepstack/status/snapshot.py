@@ -88,7 +88,7 @@ class BoxSnapshot:
 
     def approval_ran_out(self, now: datetime) -> bool:
         """Whether the approval in its state holds no more, by its time alone."""
-        approval, _ = self.box.approval_in_state()
+        approval = self.box.approval
         return approval is not None and approval.expires < now
 
     def there(self, now: datetime) -> datetime:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sweepstack.billing.cost import BoxCosts
-from sweepstack.core.box_end import Moves, TeardownFacts
+from sweepstack.core.box_end import Moves
 from sweepstack.core.records import Birth
+from sweepstack.core.resources import BoxState, GateState, QueueState
+from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
@@ -43,11 +44,29 @@ class BoxFacts:
     """Of the box, or of a resource on it, as the engine calls it now; "" where that is not known."""
 
     @classmethod
-    def of(cls, known: object, teardown: TeardownFacts, **more: Any) -> BoxFacts:
-        """What an entry of the state has of it by these names, what its end does there, and `more`."""
-        named = {one.name: getattr(known, one.name) for one in fields(cls) if hasattr(known, one.name)}
-        ends = {"verb": teardown.verb, "kills": teardown.kills, "keeps": teardown.keeps, "moves": teardown.moves}
-        return cls(**named | ends | more)
+    def of(cls, known: BoxState | QueueState | GateState) -> BoxFacts:
+        """What the state of any of its resources has of it, and what its end does there. Only that of the Box has price
+        and age."""
+        box, ends = known if isinstance(known, BoxState) else None, known.teardown
+        return cls(
+            identity=known.identity,
+            evidence=known.evidence,
+            name=known.name if isinstance(known, BoxState) else known.box_name,
+            native_id=known.native_id if isinstance(known, BoxState) else known.box,
+            account=known.account,
+            generation=known.generation,
+            verb=ends.verb,
+            kills=ends.kills,
+            keeps=ends.keeps,
+            roster_digest=known.roster_digest,
+            artifacts_digest=(
+                artifacts_digest(known.artifacts) if isinstance(known, QueueState) else known.artifacts_digest
+            ),
+            price_per_hour=box.price_per_hour if box else None,
+            created_at=box.created_at if box else None,
+            moves=ends.moves,
+            policies=in_entry(known.policy),
+        )
 
 
 def in_entry(policy: str | None) -> tuple[str, ...]:

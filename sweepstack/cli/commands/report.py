@@ -33,6 +33,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.heartbeat import Patrol, parse_patrols
+from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import Journal
 from sweepstack.core.metrics import Row, Series, column, number, paired, parse_rows
 from sweepstack.core.parallel import in_parallel
@@ -50,7 +51,6 @@ from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.report.curves import most_of, thinned
 from sweepstack.report.facts import BoxStory, SweepFacts, task_of
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.model import CellView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
@@ -288,7 +288,7 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
     )
 
 
-def _curves(there: CellFiles, cell: Cell, entry: MetricsEntry, most: int) -> Curves:
+def _curves(there: CellFiles, cell: Cell, entry: MetricsInput, most: int) -> Curves:
     """The curves of one cell, with about `most` points each."""
     file = find_own(there, cell, entry.file)
     if file is None:

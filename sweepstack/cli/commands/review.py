@@ -264,7 +264,7 @@ def _in_state(snapshot: Snapshot) -> Roster:
     cells: dict[str, str] = {}
     dropped: dict[str, str] = {}
     for queue in snapshot.state.queues:
-        cells |= {cell.name: cell.config_digest for cell in queue.roster()}
+        cells |= {cell.name: cell.config_digest for cell in queue.cells}
         dropped |= queue.dropped
     return Roster(cells={name: digest for name, digest in cells.items() if name not in dropped}, dropped=dropped)
 
@@ -277,16 +277,10 @@ def _volumes(sources: Sources) -> Iterator[LiveVolume]:
     def users(native_ids: Sequence[str]) -> Survey:
         return survey(sources.target.root, sources.store, native_ids, but=sources.target.stack)
 
-    adapters = {entry.native_id: entry.adapter for entry in sources.state.volumes}
+    entries = {entry.native_id: entry for entry in sources.state.volumes}
     for one in holding(sources, users).volumes:
         yield LiveVolume(
-            name=one.facts.name,
-            native_id=one.facts.native_id,
-            platform=adapters[one.facts.native_id],
-            location=one.facts.where,
-            guarded=True,
-            size_gb=one.facts.size_gb,
-            usd_per_month=one.facts.price_per_month,
+            entry=entries[one.facts.native_id],
             allowed=one.verdict.allowed,
             way=one.verdict.way,
             reasons=tuple(one.verdict.reasons),
@@ -297,7 +291,7 @@ def _volumes(sources: Sources) -> Iterator[LiveVolume]:
 def _facts(target: Target, snapshot: Snapshot) -> Iterator[LiveFact]:
     """The facts of these platforms that something irreversible leans on, and that are old or unproved."""
     day, accepted = dates.today(), accepted_in(target)
-    owners = {(box.platform, box.adapter): box.platform or box.adapter for box in snapshot.state.boxes}
+    owners = {(box.platform, box.adapter): box.rented_from for box in snapshot.state.boxes}
     owners |= {(None, volume.adapter): volume.adapter for volume in snapshot.state.volumes if volume.guarded}
     for whose, shown in owners.items():
         for profile in profiles_of(target, [whose]).values():

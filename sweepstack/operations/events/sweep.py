@@ -99,7 +99,7 @@ def _verified(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
 def _approvals(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
     """An approval that a person gave, that has not ended its boxes yet, and that expires soon or has expired."""
     there = {one.box.native_id: one for one in snapshot.box_snapshots if not one.gone}
-    held = [snapshot.approval, *(one.box.approval_in_state()[0] for one in there.values())]
+    held = [snapshot.approval, *(one.box.approval for one in there.values())]
     if snapshot.teardown is not None:
         return  # what has begun may be finished past it
     for approval in {one.expires: one for one in held if one is not None}.values():
@@ -199,7 +199,7 @@ def _event(
 def _gone(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> Iterator[Event]:
     box = box_snapshot.box
     ends = snapshot.teardown is not None and box.native_id in snapshot.teardown.native_ids
-    if ends or box.to_delete or box.want == "gone":
+    if ends or box.to_delete:
         return  # a person asked for it
     lost = sum(cell.state == "lost" and cell.box == box.name for cell in view.cells)
     with_it = f", and with it {lost} cell{'' if lost == 1 else 's'} without a copy" if lost else ""

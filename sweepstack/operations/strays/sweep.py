@@ -384,6 +384,7 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
         account=birth.account,
         generation=birth.generation,
         tag=birth.tag,
+        phase="unknown",
         price_per_hour=birth.price_per_hour,
         created_at=birth.created_at or birth.begun_at,
         mounts=birth.mounts,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
+from sweepstack.core.resources import VolumeState
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.lazy import Evidence
@@ -26,7 +27,6 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
 from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.policy_check import binding
@@ -80,21 +80,21 @@ class VolumeContext:
         self.evidence = Evidence(facts.evidence)
 
     @classmethod
-    def of(cls, entry: VolumeEntry) -> VolumeContext:
-        """The same of a volume that a stack's state has."""
+    def of(cls, state: VolumeState, size_gb: int | None, policies: tuple[str, ...]) -> VolumeContext:
+        """The volume that a state has, with nothing opened yet. `policies`: as in `VolumeFacts`."""
         facts = VolumeFacts(
-            identity=entry.identity,
-            evidence=entry.evidence,
-            name=entry.name,
-            native_id=entry.native_id,
-            account=entry.account or "",
-            price_per_month=entry.price_per_month,
-            keep_until=entry.keep_until or "",
-            size_gb=entry.actual_size_gb,
-            where=entry.actual_region or entry.location,
-            policies=entry.policies,
+            identity=state.identity,
+            evidence=state.evidence,
+            name=state.name,
+            native_id=state.native_id,
+            account=state.account or "",
+            price_per_month=state.price_per_month,
+            keep_until=state.keep_until or "",
+            size_gb=size_gb,
+            where=state.actual_region or state.location,
+            policies=policies,
         )
-        return cls(facts, entry.adapter)
+        return cls(facts, state.adapter)
 
     @property
     def store(self) -> EvidenceStore:

@@ -68,7 +68,7 @@ from sweepstack.provider.resources.held_by_another import sign_new
 from sweepstack.provider.resources.replace_hint import recipe
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import take_back
-from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
 GONE_SECONDS = 300.0
@@ -147,7 +147,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
-        box = BoxContext(teardown.facts_of(rented), rented.adapter, evidence)
+        box = BoxContext(BoxFacts.of(rented), rented.adapter, evidence)
         warn_of_second_box(op, box, rented)
         if dry_run:
             runway.say_runway(op, rented, evidence)
@@ -234,7 +234,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         sign_new(op, platform, record, birth, store)
         state = self._state(inputs, record, generation, tag)
         if (record.phase.at_rest and not ending_now) or inputs.want == "stopped":
-            box = BoxContext(teardown.facts_of(state), state.adapter, evidence, platform)
+            box = BoxContext(BoxFacts.of(state), state.adapter, evidence, platform)
             state = state.model_copy(update={"phase": self._converged(op, box, state).phase.value})
         return record.native_id, state
 
@@ -344,7 +344,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             keep_clearance(op, store, old, new.approval, judgement.verdict.way or "")
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
-        box = box.about(teardown.facts_of(state))
+        box = box.about(BoxFacts.of(state))
         if store is not None and (new.policy != old.policy or policy.is_stray(op, box, new.policy)):
             policy.keep_birth(store, box, new.policy)
         if store is not None and price != old.price_per_hour:

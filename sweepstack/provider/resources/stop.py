@@ -19,7 +19,7 @@ from sweepstack.provider.resources import manual_end, teardown
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.wait_running import until_running
 from sweepstack.provider.session import Operation
-from sweepstack.teardown.box_context import BoxContext
+from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.stop_check import stop_facts, stop_line, stop_refusal
 
 
@@ -28,7 +28,7 @@ def judge(box: BoxContext, state: BoxState, *, full: bool) -> Pause | None:
     stop = state.teardown.stop
     if stop is None:
         return None
-    facts = stop_facts(teardown.facts_of(state), stop.kills, stop.keeps)
+    facts = stop_facts(BoxFacts.of(state), stop.kills, stop.keeps)
     return judge_stop(box.about(facts), dict(state.teardown.paths), state.approval, full=full)
 
 

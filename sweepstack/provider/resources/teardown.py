@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from sweepstack.billing.budget import BUDGET
 from sweepstack.billing.cost import box_costs
@@ -19,7 +18,6 @@ from sweepstack.core.budget import Budget
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Birth, Loss, Teardown
 from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
-from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -64,16 +62,7 @@ class Judgement:
 def context_of(state: BoxState | QueueState | GateState) -> BoxContext:
     """The box that any of its resources belongs to, with nothing opened yet. A handler makes it once for each
     request."""
-    return BoxContext(facts_of(state), state.adapter)
-
-
-def facts_of(state: BoxState | QueueState | GateState) -> BoxFacts:
-    """The facts of the box, by the state of any of its resources. Only the state of the Box has price and age (see
-    `priced`)."""
-    more: dict[str, Any] = {} if isinstance(state, BoxState) else {"name": state.box_name, "native_id": state.box}
-    if isinstance(state, QueueState):
-        more["artifacts_digest"] = artifacts_digest(state.artifacts)
-    return BoxFacts.of(state, state.teardown, policies=in_entry(state.policy), **more)
+    return BoxContext(BoxFacts.of(state), state.adapter)
 
 
 def priced(box: BoxContext, state: BoxState | QueueState | GateState) -> BoxContext:

@@ -31,7 +31,6 @@ from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,
-    VolumeFacts,
     VolumeVerdict,
     find_kept,
     observe_volume,
@@ -200,25 +199,9 @@ def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
     )
 
 
-def facts_of(state: VolumeState) -> VolumeFacts:
-    """The facts of the volume that the check uses."""
-    return VolumeFacts(
-        identity=state.identity,
-        evidence=state.evidence,
-        name=state.name,
-        native_id=state.native_id,
-        account=state.account or "",
-        price_per_month=state.price_per_month,
-        keep_until=state.keep_until or "",
-        size_gb=state.actual_size_gb or state.size_gb,
-        where=state.actual_region or state.location,
-        policies=in_entry(state.policy),
-    )
-
-
 def context_of(state: VolumeState) -> VolumeContext:
     """The volume, with nothing opened yet. The handler makes it once for each request."""
-    return VolumeContext(facts_of(state), state.adapter)
+    return VolumeContext.of(state, state.actual_size_gb or state.size_gb, in_entry(state.policy))
 
 
 def _recorded(volume: VolumeContext) -> Survey:

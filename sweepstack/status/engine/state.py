@@ -1,8 +1,6 @@
 """What the engine's state remembers of a sweep, read through `pulumi stack export` and never changed.
 
 The state is a claim: who reads it compares it with the records in the evidence and with what the platform says.
-
-What the engine's state says of the workers of a box on a cluster.
 """
 
 from __future__ import annotations
@@ -10,23 +8,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from sweepstack.billing.gpu_hours import Rate
 from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
-from sweepstack.core.lease import NONE, LeaseSeen
-from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell, CellText
+from sweepstack.core.budget import Budget
+from sweepstack.core.lease import NONE
+from sweepstack.core.records import Approval, Record
+from sweepstack.core.resources import BoxState, GateState, IdentityState, QueueState, VolumeState
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall, ExportCall
@@ -42,114 +39,37 @@ class StackMissing(SweepstackError):
     """The backend answered and has no stack of this name."""
 
 
-class Seen(BaseModel):
-    """What the state has. What we do not use passes: an older or newer provider may have written it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-
-class Scheduler(Seen):
-    """What each worker of a box asks for, as far as its cost goes."""
-
-    workers: int = 1
-    nodes: int = 1
-    gpus: int | None = None
-    price_per_gpu_hour: float | None = None
-    gpu_hours: float | None = None
-
-    @property
-    def rate(self) -> Rate:
-        """What its GPU-hours are worth."""
-        return Rate(self.price_per_gpu_hour, self.gpu_hours)
-
-
-class _Entry(Seen):
-    """Inputs and outputs of one resource."""
+class _Entry(Record):
+    """What the state has of one resource: its inputs and outputs by the provider's own model, and this beside them."""
 
     urn: str
-    policy: str | None = None
     policies: tuple[str, ...] = ()
     """Those of all entries of the state: any one that has it is enough."""
     to_delete: bool = False
     """A replacement took its place, and its own delete did not go through yet: it still bills."""
+    unread: dict[str, str] = Field(default={})
+    """What is not needed, does not read, and counts as not there: its name → why."""
 
 
-class IdentityEntry(_Entry):
+class IdentityEntry(_Entry, IdentityState):
     """The sweep's name and where its evidence is."""
 
-    identity: str
-    evidence: str
-    project: str
-    stack: str
-    budget: dict[str, Any] | None = None
 
-
-class _WithApproval(_Entry):
-    approval: dict[str, Any] | None = None
-    clearance: str | None = "locked"
-
-    @property
-    def claims_cleared(self) -> bool:
-        """Whether the state says that this may be ended. Only `sweepstack.teardown.check.may_end` knows."""
-        return (self.clearance or "").startswith("cleared")
-
-    def approval_in_state(self) -> tuple[Approval | None, str]:
-        """The approval that the state holds, and why it can't be read where it can't."""
-        if self.approval is None:
-            return None, ""
-        try:
-            return Approval.model_validate(self.approval), ""
-        except ValidationError as error:
-            return None, f"the approval in the state can't be read: {_first(error)}"
-
-
-class VolumeEntry(_WithApproval):
+class VolumeEntry(_Entry, VolumeState):
     """A tier that outlives the boxes. `kept`: another stack keeps it; `guarded`: this one does, and may end it."""
-
-    adapter: str
-    name: str
-    native_id: str
-    location: str
-    identity: str = ""
-    evidence: str = ""
-    account: str | None = None
-    kept: bool | None = None
-    guarded: bool | None = None
-    keep_until: str | None = None
-    price_per_month: float | None = None
-    actual_size_gb: int | None = None
-    actual_region: str | None = None
 
     def channel(self, mount: str) -> Channel:
         """Reads what lies on it, as if it were mounted at `mount`. Raises as `load_platform` and `volume_channel`."""
         return volume_channel(load_platform(self.adapter), self.native_id, mount)
 
 
-class BoxEntry(_WithApproval):
+class BoxEntry(_Entry, BoxState):
     """A rented box."""
 
-    identity: str
-    evidence: str
-    adapter: str
-    platform: str | None = None
-    """Whose machine it is, where the adapter does not say."""
-    name: str
-    native_id: str
-    account: str
-    generation: int
-    tag: str = ""
-    phase: str = "unknown"
-    price_per_hour: float | None = None
-    created_at: datetime | None = None
-    mounts: dict[str, str] = Field(default={})
-    host_keys: tuple[str, ...] | None = None
-    """Fingerprints of what its sshd showed, where that is a host's with an address."""
-    roster_digest: str
-    artifacts_digest: str | None = None
-    teardown: TeardownFacts
-    want: str = "running"
-    when_done: str = "keep"
-    lease: str | None = None
+    @property
+    def rented_from(self) -> str:
+        """Its rental platform; else its adapter, which says it."""
+        return self.platform or self.adapter
 
     @property
     def leased(self) -> bool:
@@ -175,60 +95,27 @@ class BoxEntry(_WithApproval):
             does = None
         if does is None:
             raise SweepstackError(f"box {self.name} has no verb {verb!r} on {self.adapter}")
-        return BoxFacts.of(self, self.teardown, verb=verb or self.teardown.verb, kills=does.kills, keeps=does.keeps)
+        return replace(
+            BoxFacts.of(self),
+            verb=verb or self.teardown.verb,
+            kills=does.kills,
+            keeps=does.keeps,
+            policies=self.policies,
+            urn=self.urn,
+        )
 
 
-class MetricsEntry(Seen):
-    """Which file of a cell holds its curve."""
-
-    file: str
-    x: str
-    y: tuple[str, ...]
-
-    def of(self, cell: str, params: Mapping[str, Any]) -> MetricsEntry:
-        """With the name that the file has in this cell."""
-        return self.model_copy(update={"file": own_file(self.file, cell, params)})
-
-
-class _Job(Seen):
-    slots: int = 1
-    gpus: int | None = None
-    workdir: str | None = None
-    include: tuple[str, ...] = ()
-    lease: LeaseSeen | None = None
-    by_hand: dict[str, Any] | None = None
-    scheduler: Scheduler | None = None
-
-
-class QueueEntry(_Entry):
+class QueueEntry(_Entry, QueueState):
     """The cells of one box."""
-
-    box: str
-    box_name: str
-    generation: int
-    roster_digest: str
-    job: _Job = Field(default_factory=_Job)
-    cells: tuple[CellText, ...] = ()
-    dropped: dict[str, str] = Field(default={})
-    artifacts: tuple[ArtifactSpec, ...] = ()
-    metrics: MetricsEntry | None = None
-    retries: dict[str, Again] | None = None
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The cells' names."""
         return frozenset(cell.name for cell in self.cells)
 
-    def roster(self) -> tuple[Cell, ...]:
-        """The cells that the program gives this box."""
-        return self.cells
 
-
-class GateEntry(_WithApproval):
+class GateEntry(_Entry, GateState):
     """What the state says about a box's lock."""
-
-    box: str
-    box_name: str
 
 
 @dataclass(frozen=True)
@@ -297,10 +184,10 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             known["to_delete"] = bool(resource.get("delete", False))
             if why := schema.newer(known.get(schema.KEY)):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
-            try:
-                found.append(model.model_validate(known, extra="ignore"))
-            except ValidationError as error:
-                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {_first(error)}")
+            entry, why = _read(model, known)
+            found += [entry] if entry else []
+            if why:
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {why}")
         return tuple(found)
 
     identities = entries("Identity", IdentityEntry)
@@ -324,6 +211,29 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
         policies=policies,
         missing=_missing(resources),
     )
+
+
+_WHOLE: Mapping[str, type[Record]] = {"approval": Approval, "budget": Budget}
+"""What is taken whole or not at all: what a newer version added to it may take back what the rest says."""
+
+
+def _read(model: type[EntryT], known: Mapping[str, Any]) -> tuple[EntryT | None, str]:
+    """The entry, without what it can do without and what does not read; else None. And why, where `unread` does not
+    say it. Names that are not ours pass: an older or newer provider may have written them."""
+    unread: dict[str, str] = {}
+    for name in [name for name in _WHOLE if known.get(name) is not None]:
+        try:
+            _WHOLE[name].model_validate(known[name])
+        except ValidationError as error:
+            unread[name] = schema.first(error)
+    known = {name: value for name, value in known.items() if name not in unread} | {"unread": unread}
+    try:
+        return model.model_validate(known, extra="ignore"), ""
+    except ValidationError as error:
+        why, bad = schema.first(error), {str(at) for item in error.errors() for at in item["loc"][:1]}
+    if not bad or any(model.model_fields[name].is_required() for name in bad):
+        return None, why
+    return model.model_validate({name: value for name, value in known.items() if name not in bad}, extra="ignore"), why
 
 
 def _policies(resources: Sequence[dict[str, Any]]) -> tuple[str, ...]:
@@ -426,8 +336,3 @@ def _said(call: EngineCall, stack: str = "") -> bytes:
         what = f"the state of {stack}" if stack else "what stacks there are"
         raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{back}")
     return out
-
-
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

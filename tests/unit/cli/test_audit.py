@@ -19,7 +19,6 @@ from sweepstack.cli.commands import audit as audit_command
 from sweepstack.cli.commands.audit import audit, end_stray
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
@@ -29,10 +28,11 @@ from sweepstack.operations.strays.accounts import Finding, ask, findings_in, wit
 from sweepstack.operations.strays.judge import read_box, with_details
 from sweepstack.operations.strays.known import Known, read_known
 from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.box_context import BoxAt
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.simulators.machines import require
+from tests.unit.entries import box_entry, identity_entry
 from tests.unit.loopback import Silent
 
 TAG = "sweepstack-a1b2c3-box-0-g1"
@@ -55,19 +55,8 @@ def box(platform: LocalPlatform) -> BoxRecord:
 
 
 def state_with(record: BoxRecord, account: str = "") -> StackState:
-    entry = BoxEntry(
-        urn="urn:pulumi:x::sweepstack::sweepstack:index:Box::box-0",
-        identity="a1b2c3",
-        evidence="file://nowhere/x",
-        adapter="local",
-        name="box-0",
-        native_id=record.native_id,
-        account=account or record.account,
-        generation=1,
-        tag=TAG,
-        roster_digest=DIGEST,
-        teardown=TeardownFacts(verb="destroy", kills=(), keeps=()),
-    )
+    known = {"adapter": "local", "native_id": record.native_id, "tag": TAG}
+    entry = box_entry(**known, account=account or record.account)
     return StackState(stack="x", boxes=(entry,))
 
 
@@ -196,8 +185,7 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         platform = harness.connect()
         ours = platform.ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=10, region=REGION)
         theirs = platform.ensure_volume(volume_tag("otherxxxxx", "abl"), "abl", size_gb=10, region=REGION)
-        names = {"identity": "keeperxxxx", "evidence": "file://nowhere/x", "project": "p", "stack": "keep"}
-        identity = IdentityEntry(urn="u", **names)
+        identity = identity_entry(identity="keeperxxxx", stack="keep")
         known = Known(states={"keep": StackState("keep", identity=identity)})
         found = {finding.native_id: finding for finding in findings_in("runpod", platform, known)}
         assert (found[ours.native_id].standing, found[ours.native_id].whose) == ("recorded", ("keep",))

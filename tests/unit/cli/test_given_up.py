@@ -89,7 +89,7 @@ def state_s_way(world: World) -> str | None:
     """How a delete may go by the approval that the last `pulumi up` left in the state."""
     box = entry(world)
     return may_end(
-        BoxEnding(BoxContext(box.facts(), box.adapter), box.approval_in_state()[0], Observation(Existence.EXISTS)),
+        BoxEnding(BoxContext(box.facts(), box.adapter), box.approval, Observation(Existence.EXISTS)),
         full=True,
     ).way
 
@@ -185,7 +185,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     revoke = f"{again}    (then approvals count again)"
     assert world.run("status", "--json").json["next"][0] == revoke
     box = BoxContext(entry(world).facts(), "local")
-    refused = may_end(BoxEnding(box, entry(world).approval_in_state()[0], Observation(Existence.EXISTS)), full=False)
+    refused = may_end(BoxEnding(box, entry(world).approval, Observation(Existence.EXISTS)), full=False)
     assert dict(next_commands(box.facts, refused, stack=STACK))["next"] == revoke
     result = world.run("approve", "--receipt", receipt, "--json")
     assert (result.code, result.json["next"][0]) == (1, revoke)

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.state import StackState, VolumeEntry
+from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import Snapshot
+from tests.unit.entries import volume_entry
 
 
 @pytest.mark.parametrize(
@@ -24,12 +25,8 @@ def test_a_volume_s_month_is_said_and_bills_where_it_is_kept(
     guarded: bool, price: float | None, bills: str, said: str
 ) -> None:
     """A volume that a sweep mounts is the bill of the stack that keeps it."""
-    volume = VolumeEntry(
-        urn="u",
-        adapter="local",
+    volume = volume_entry(
         name="abl",
-        native_id="v1",
-        location="here",
         guarded=guarded,
         kept=not guarded,
         keep_until="2031-01-31",

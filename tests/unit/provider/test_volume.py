@@ -24,8 +24,9 @@ from sweepstack.operations.volumes.records import VERB, mountings, survey, write
 from sweepstack.provider import dispatch
 from sweepstack.provider.resources.base import Seen
 from sweepstack.provider.session import Operation, Session
-from sweepstack.status.engine.state import IdentityEntry, StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import read_owner, sign
+from tests.unit.entries import identity_entry
 from tests.unit.provider.support import IDENTITY, STACK, VOLUME, Sweep, approval_for
 
 URN = "urn:pulumi:keep::project::sweepstack:index:Volume::abl"
@@ -56,9 +57,7 @@ class Keeper:
         (sweep.project / "stacks" / "Pulumi.keep.yaml").write_text(STORE_FILE)
         inputs = IdentityInputs(project="project", stack="keep", pull_to="keeper")
         self.identity = IDENTITY.create(self.op(), inputs)[1]
-        entry = IdentityEntry(
-            urn="u", identity=self.identity.identity, evidence=self.identity.evidence, project="project", stack="keep"
-        )
+        entry = identity_entry(**self.identity.model_dump())
         self.states["keep"] = StackState("keep", identity=entry)
         self.volume = VOLUME.create(self.op(), self.inputs(clearance="locked"))[1]
 
@@ -98,9 +97,10 @@ class Keeper:
 
     def approve(self, **changes: Any) -> VolumeState:
         """The state after an approve and an `up`."""
-        from sweepstack.provider.resources.volume_lifecycle import facts_of
 
-        facts = facts_of(self.volume)
+        from sweepstack.provider.resources.volume_lifecycle import context_of
+
+        facts = context_of(self.volume).facts
         found = survey(self.sweep.project, self.store, [facts.native_id], but="keep")
         digest = write_inventory(self.store, take_inventory(self.identity.identity, [facts], found, {}))
         abandon: tuple[Abandonment, ...] = changes.pop("abandon", ())

@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.billing.cost import Meter
+from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.review.assess import assess
 from sweepstack.review.live import Live, LiveBox, LiveCell, LiveVolume
 from sweepstack.review.model import Review
 from sweepstack.review.plan import read_plan
+from tests.unit.entries import box_entry, volume_entry
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 URN = "urn:pulumi:t::sweepstack::sweepstack:components:Sweep$sweepstack:index:{kind}::{name}"
@@ -29,18 +31,22 @@ def step(op: str, kind: str, name: str, *, old: dict[str, Any] | None = None, ne
 def box(name: str, **known: Any) -> LiveBox:
     """A locked box with one verified cell and one that runs."""
     cells = (LiveCell(name=f"{name}-a", state="verified"), LiveCell(name=f"{name}-b", state="running", box=name))
+    stop = StopFacts(kills=(), keeps=(), price_per_hour=known.pop("stopped_per_hour", None))
+    ends = TeardownFacts(verb="destroy", kills=("scratch", "data"), keeps=("durable",), stop=stop)
     fields = {
-        "name": name,
-        "native_id": f"id-{name}",
-        "platform": "local",
+        "entry": box_entry(name=name, native_id=f"id-{name}", adapter="local", teardown=ends),
         "price_per_hour": 1.25,
-        "kills": ("scratch", "data"),
-        "keeps": ("durable",),
         "reasons": ("not approved",),
         "cells": cells,
         "queue": tuple(cell.name for cell in cells),
     }
     return LiveBox.model_validate(fields | known)
+
+
+def volume(name: str = "v", **known: Any) -> LiveVolume:
+    """A volume of the state. `known`: of its entry, and the check's answer."""
+    seen = {key: known.pop(key) for key in ("allowed", "way", "reasons", "users") if key in known}
+    return LiveVolume(entry=volume_entry(name=name, **known), **seen)
 
 
 def live(*boxes: LiveBox, volumes: tuple[LiveVolume, ...] = (), **known: Any) -> Live:

@@ -11,10 +11,10 @@ import pytest
 
 from sweepstack.provider.schema import schema_json
 from sweepstack.review.digest import BY_ITSELF, FREE
-from sweepstack.review.live import LiveApproval, LiveCell, LiveVolume
+from sweepstack.review.live import LiveApproval, LiveCell
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT
 from tests.engine.commands import ROOT
-from tests.unit.review.plans import NOW, box, live, reviewed, step
+from tests.unit.review.plans import NOW, box, live, reviewed, step, volume
 
 ANY = "pulumi.json#/Any"
 CODE = re.compile("`([^`]+)`")
@@ -73,10 +73,10 @@ def test_it_binds_who_used_a_volume_that_ends() -> None:
     gone = step(
         "delete", "Volume", "v", old={"native_id": "id-v", "name": "v", "guarded": True, "clearance": "cleared"}
     )
-    fields: dict[str, Any] = {"name": "v", "native_id": "id-v", "platform": "local", "guarded": True, "allowed": True}
+    fields: dict[str, Any] = {"native_id": "id-v", "guarded": True, "allowed": True}
     ways = [("cleared", ()), ("abandoned", ()), ("abandoned", ("t",))]
     found = {
-        reviewed(live(volumes=(LiveVolume(**fields, way=way, users=users),)), gone, destroy=True).digest
+        reviewed(live(volumes=(volume(**fields, way=way, users=users),)), gone, destroy=True).digest
         for way, users in ways
     }
     assert len(found) == len(ways)

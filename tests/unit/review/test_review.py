@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.review.live import LiveApproval, LiveCell, LiveFact, LiveVolume, Roster
+from sweepstack.review.live import LiveApproval, LiveCell, LiveFact, Roster
 from sweepstack.review.markdown import MOST, markdown, marker
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD
-from tests.unit.review.plans import NOW, box, live, reviewed, step
+from tests.unit.review.plans import NOW, box, live, reviewed, step, volume
 
 ENDS = ("delete", "replace", "create-replacement", "delete-replaced")
 HARMLESS = ("same", "refresh", "update", "create", "read")
@@ -42,8 +42,8 @@ def steps(draw: st.DrawFn) -> list[Any]:
 def test_an_end_of_a_box_or_a_volume_is_in_the_first_five_lines(plan: list[Any], destroy: bool, cleared: bool) -> None:
     """Of any plan: each delete or replace is counted and called a destroy; one that is not cleared may not go on."""
     boxes = [box(f"box-{n}", allowed=cleared, way="cleared" if cleared else None) for n in range(3)]
-    volume = LiveVolume(name="v", native_id="id-box-0", platform="local", guarded=True, allowed=cleared)
-    review = reviewed(live(*boxes, volumes=(volume,)), *plan, destroy=destroy)
+    kept = volume(native_id="id-box-0", guarded=True, allowed=cleared)
+    review = reviewed(live(*boxes, volumes=(kept,)), *plan, destroy=destroy)
     text = head(markdown(review))
     urns = {
         kind: {s["urn"] for s in plan if s["op"] in ENDS and f"index:{kind}::" in s["urn"]}

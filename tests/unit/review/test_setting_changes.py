@@ -15,11 +15,11 @@ from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.review.assess import WORDS
 from sweepstack.review.cell_changes import spelled
 from sweepstack.review.digest import BY_ITSELF
-from sweepstack.review.live import LiveVolume, Roster
+from sweepstack.review.live import Roster
 from sweepstack.review.markdown import markdown
 from sweepstack.review.model import Review, SettingChange
 from sweepstack.review.plan import SAME
-from tests.unit.review.plans import box, live, reviewed, step
+from tests.unit.review.plans import box, live, reviewed, step, volume
 from tests.unit.review.test_digest import ANY, INPUTS, SCHEMA, nested
 from tests.unit.review.test_golden import REVIEWS
 
@@ -145,9 +145,7 @@ def test_a_policy_is_weaker_or_stricter(before: str, after: str, words: str) -> 
 
 def test_money_after_a_change_in_place() -> None:
     """A price, a bid, a size, a price of storage; a box that stands still is not paid by the hour."""
-    seen = live(
-        box("box-0"), volumes=(LiveVolume(name="v", native_id="id-v", platform="x", size_gb=10, usd_per_month=1.0),)
-    )
+    seen = live(box("box-0"), volumes=(volume(native_id="id-v", adapter="x", actual_size_gb=10, price_per_month=1.0),))
     old = {"native_id": "id-box-0", "price_per_hour": 2.0, "want": "running"}
 
     def money(kind: str, old: dict[str, Any], **new: Any) -> Any:
@@ -157,9 +155,9 @@ def test_money_after_a_change_in_place() -> None:
     assert (money("Box", old, price_per_hour=9.0).adds, money("Box", old, price_per_hour=0.5).saves) == (7.0, 1.5)
     assert money("Box", old | {"want": "stopped"}, price_per_hour=9.0).adds == 0.0
     assert money("Box", old, bid=0.4).unknown == ("box-0: up to $0.40/h by its new bid",)
-    volume = {"native_id": "id-v", "size_gb": 10}
-    assert round(money("Volume", volume, size_gb=30).volumes, 2) == 2.0
-    assert round(money("Volume", volume | {"price_per_gb_month": 0.1}, price_per_gb_month=0.2).volumes, 2) == 1.0
+    there = {"native_id": "id-v", "size_gb": 10}
+    assert round(money("Volume", there, size_gb=30).volumes, 2) == 2.0
+    assert round(money("Volume", there | {"price_per_gb_month": 0.1}, price_per_gb_month=0.2).volumes, 2) == 1.0
     assert money("Box", old, max_price=3.0).adds == 0.0
 
 

@@ -17,30 +17,20 @@ from sweepstack.core.journal import CellProgress, Journal, ProgressState, SetupP
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Teardown
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
+from sweepstack.status.engine.state import StackState
 from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.host_shutdown import Handover
+from tests.unit.entries import box_entry, queue_entry
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 
 
 def snapshot(by: Literal["ssh", "person"]) -> Snapshot:
     """One box on a host that does not answer, and whose end was begun."""
-    box = BoxEntry(
-        urn="urn:box-0",
-        identity="a1b2c3",
-        evidence="file://nowhere/x",
-        adapter="ssh:root@192.0.2.7:22",
-        name="box-0",
-        native_id="host-1",
-        account="a",
-        generation=1,
-        roster_digest=f"sha256:{'0' * 64}",
-        teardown=TeardownFacts(verb="destroy", kills=(), keeps=()),
-    )
+    box = box_entry()
     seen = Observation(Existence.UNKNOWN, note="it does not answer")
     handed = Handover(
         box="box-0", native_id="host-1", verb="destroy", by=by, native="its end", way="cleared", begun_at=NOW
@@ -293,9 +283,7 @@ def test_the_lease_of_a_box_stands_among_the_lines_of_money() -> None:
     def said(lease_text: str | None, told: dict[str, Any] | None, **changes: Any) -> list[str]:
         box = box_snapshot.box.model_copy(update={"lease": lease_text})
         job = {"lease": told} if told else {}
-        queue = QueueEntry.model_validate(
-            {"urn": "q", "box": "host-1", "box_name": "box-0", "generation": 1, "roster_digest": "x", "job": job}
-        )
+        queue = queue_entry(job)
         seen = replace(box_snapshot, box=box, queue=queue, handed=None, **changes)
         return [line for line in compose(replace(asked, box_snapshots=(seen,))).money_lines if line.startswith("box-0")]
 
@@ -326,10 +314,7 @@ def test_what_the_jobs_of_a_cluster_used_stands_among_the_lines_of_money() -> No
     (box_snapshot,) = asked.box_snapshots
 
     def said(**scheduler: Any) -> list[str]:
-        queue = QueueEntry.model_validate(
-            {"urn": "q", "box": "host-1", "box_name": "box-0", "generation": 1, "roster_digest": "x"}
-            | {"job": {"scheduler": {"workers": 2, "gpus": 4, **scheduler}}}
-        )
+        queue = queue_entry({"scheduler": {"workers": 2, "gpus": 4, **scheduler}})
         worker = WorkerProgress("1_0.0", NOW - timedelta(hours=3), "it ended: wall", None, NOW - timedelta(hours=1))
         seen = replace(box_snapshot, queue=queue, handed=None, journal=Journal(workers={"1_0.0": worker}))
         return [line for line in compose(replace(asked, box_snapshots=(seen,))).money_lines if "GPU-hours" in line]

@@ -14,17 +14,16 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Launch, Receipt, ReceiptBox, ReceiptCell, Teardown
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.status.compose import compose
-from sweepstack.status.engine.state import QueueEntry, StackState, VolumeEntry
+from sweepstack.status.engine.state import StackState
 from sweepstack.status.next_commands import ROWS, Now
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import Verdict
+from tests.unit.entries import queue_entry, volume_entry
 from tests.unit.status.test_following import NOW, orphan, snapshot
 
 CELL = Cell(name="a", params={})
 DIGEST = f"sha256:{'0' * 64}"
-QUEUE = QueueEntry.model_validate(
-    {"urn": "q", "box": "host-1", "box_name": "box-0", "generation": 1, "roster_digest": "x"}
-)
+QUEUE = queue_entry()
 LAUNCH = Launch(box="box-0", generation=1, native_id="host-1", cells={"a": CELL.config_digest}, code=DIGEST, at=NOW)
 DROPPED = {"a": "not needed"}
 """The only cell, dropped: all is settled."""
@@ -85,7 +84,7 @@ PICTURES = {
     "a stack of volumes": sweep(
         state=StackState(
             "s",
-            volumes=(VolumeEntry(urn="v", adapter="local", name="v", native_id="v-1", location="here", guarded=True),),
+            volumes=(volume_entry(guarded=True),),
         )
     ),
     "no box, and every cell is settled": sweep(dropped=DROPPED),

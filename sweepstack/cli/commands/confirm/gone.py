@@ -257,7 +257,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
 def _allowed(target: Target, box: BoxEntry) -> str | None:
     """By which approval this box may end although it does not answer; None if by none."""
     known = box.context()
-    approvals: list[Approval | None] = [box.approval_in_state()[0], *on_record(known)]
+    approvals: list[Approval | None] = [box.approval, *on_record(known)]
     with suppress(ConfigError):
         approvals.append(target.file.approval() if target.file.path.exists() else None)
     silent = Observation(Existence.UNKNOWN, note="it does not answer")

@@ -20,11 +20,11 @@ from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
+from sweepstack.core.job import MetricsInput
 from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
-from sweepstack.status.engine.state import MetricsEntry
 from sweepstack.status.snapshot import Snapshot
 
 MOST_BYTES = 64 << 20
@@ -103,7 +103,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
     return YES if read and not (wanted and missing) else NO
 
 
-def _metrics(target: Target, snapshot: Snapshot) -> MetricsEntry:
+def _metrics(target: Target, snapshot: Snapshot) -> MetricsInput:
     _, metrics = files_of(target, snapshot)
     if metrics is not None:
         return metrics
@@ -155,7 +155,7 @@ def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: str) ->
     return Read(cell, source.words, source.attempt, [*chain.from_iterable(part.rows for part in parts), *rows], parts)
 
 
-def _chosen(entry: MetricsEntry, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
+def _chosen(entry: MetricsInput, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
     """The metrics to draw: those asked for, else the first one of the config."""
     known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
     for name in metrics:
@@ -238,7 +238,7 @@ def _not_finite(x: str, line: Series) -> str:
 
 def _document(
     target: Target,
-    entry: MetricsEntry,
+    entry: MetricsInput,
     drawn: Sequence[tuple[str, Sequence[tuple[Read, Series]]]],
     missing: dict[str, str],
 ) -> dict[str, Any]:

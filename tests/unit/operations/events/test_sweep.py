@@ -26,6 +26,7 @@ from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
+from tests.unit.entries import box_entry
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DIGEST = f"sha256:{'0' * 64}"
@@ -34,9 +35,8 @@ CLOCKS = (ClockFact(what="released", days=15, kills=("data",)),)
 
 
 def entry(**known: Any) -> BoxEntry:
-    facts: dict[str, Any] = {"identity": "a1b2c3", "evidence": "file://nowhere/x", "adapter": "acme", "name": "box-0"}
-    facts |= {"urn": "urn:x", "native_id": "id-0", "account": "a", "generation": 1, "roster_digest": DIGEST}
-    return BoxEntry(**facts | {"teardown": TeardownFacts(verb="destroy", kills=("data",), keeps=())} | known)
+    ends = TeardownFacts(verb="destroy", kills=("data",), keeps=())
+    return box_entry(**{"adapter": "acme", "native_id": "id-0", "urn": "urn:x", "teardown": ends} | known)
 
 
 def ran(name: str, state: Any = "running", **known: Any) -> CellProgress:
@@ -265,7 +265,6 @@ def kinds(seen: Snapshot) -> set[str]:
         picture(ran("a", "sealed", manifest=DIGEST)),  # b waits
         picture(seen=Observation(Existence.UNKNOWN, note="it does not answer"), phase="unknown"),
         picture(seen=GONE, phase="gone", teardown=Teardown(native_ids=("id-0",), begun_at=NOW)),
-        picture(seen=GONE, phase="gone", box=entry(want="gone")),
         picture(ran("a"), spent=used(1), budget=Budget(usd=10)),
         picture(ran("a"), balances=(Left("acme", 500.0, True), Left("other", 0.1, True))),
         picture(ran("a"), approval=approval(13)),
