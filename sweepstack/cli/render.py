@@ -84,7 +84,7 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
             note = note.replace(text, f"as box {name} above")
         lines.append((f"note   {note}", None))
     for orphan in view.unknown:
-        name = " ".join(part for part in (orphan.box, orphan.native_id) if part)
+        name = " ".join(part for part in (orphan.name, orphan.native_id) if part)
         price = "" if orphan.price_per_hour is None else f", ${spell_rate(orphan.price_per_hour)}/h"
         lines.append((f"UNKNOWN {name or 'entry'}{price}: {orphan.why}", "bold red"))
     return lines

@@ -14,7 +14,7 @@ from typing import Any
 
 from sweepstack.billing.balance import MONTH_HOURS
 from sweepstack.billing.deadlines import starting
-from sweepstack.billing.outlived_volume import end_command
+from sweepstack.billing.stray import end_command
 from sweepstack.config.policy import Policy, read
 from sweepstack.config.secret_rules import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy

@@ -173,14 +173,14 @@ def live_of(
         volumes=tuple(judged.get(entry.native_id) or LiveVolume(entry=entry) for entry in snapshot.state.volumes),
         meter=view.meter,
         money_lines=view.money_lines,
-        volumes_per_month=sum(kept) + sum(one.usd_per_month or 0.0 for one in snapshot.left),
+        volumes_per_month=sum(kept) + sum(one.price_per_month or 0.0 for one in snapshot.left),
         approvals=_approvals(snapshot),
         facts=tuple(facts),
         rosters=dict(rosters),
         base=base,
         bills=view.bills,
         unknown=tuple(
-            f"{' '.join(filter(None, (orphan.box, orphan.native_id))) or orphan.kind}: {orphan.why}"
+            f"{' '.join(filter(None, (orphan.name, orphan.native_id))) or orphan.kind}: {orphan.why}"
             for orphan in view.unknown
         ),
         notes=() if store else view.notes,  # they are about cells and boxes

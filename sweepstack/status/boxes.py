@@ -203,7 +203,7 @@ def bills(snapshot: Snapshot) -> Bills:
     """Whether anything bills. A volume that this stack keeps does by the month; one that it mounts is another's."""
     if any(volume.guarded and volume.price_per_month != 0 for volume in snapshot.state.volumes):
         return "yes"
-    if any(volume.usd_per_month for volume in snapshot.left):
+    if any(volume.price_per_month for volume in snapshot.left):
         return "yes"
     if any(one.price_per_hour is not None for one in snapshot.still_billed):
         return "yes"

@@ -20,6 +20,7 @@ from typing import Any
 
 from sweepstack.billing.cost import meter
 from sweepstack.billing.gpu_hours import HOUR, Rate, held, used_line
+from sweepstack.billing.stray import Stray
 from sweepstack.core.journal import CellProgress
 from sweepstack.core.metrics import shown
 from sweepstack.core.records import JUDGED, SETTLED, Cell, ReceiptCell
@@ -28,7 +29,7 @@ from sweepstack.status.boxes import bills, box_view, things, unexplained_stop
 from sweepstack.status.model import BoxView, CellView, GateView, SweepView
 from sweepstack.status.money import budget_view, money_lines, projected, running_clocks, runways
 from sweepstack.status.next_commands import following
-from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 __all__ = ["BoxView", "CellView", "GateView", "SweepView", "compose"]
 
@@ -349,7 +350,7 @@ MOST_NAMED = 5
 """Cells that one note names."""
 
 
-def claims(snapshot: Snapshot) -> list[Orphan]:
+def claims(snapshot: Snapshot) -> list[Stray]:
     """Boxes that the state calls cleared although the check says no: the state was edited, or an approval ended."""
     claims = []
     for box_snapshot in snapshot.box_snapshots:
@@ -361,12 +362,12 @@ def claims(snapshot: Snapshot) -> list[Orphan]:
         handed = box_snapshot.handed is not None and box_snapshot.handed.verb == "destroy"
         if box_snapshot.claims_cleared and not box_snapshot.verdict.allowed and not handed:
             claims.append(
-                Orphan(
+                Stray(
                     kind="claim",
-                    box=box_snapshot.box.name,
+                    name=box_snapshot.box.name,
                     native_id=box_snapshot.box.native_id,
                     platform=box_snapshot.box.adapter,
-                    tag=box_snapshot.box.tag or None,
+                    tag=box_snapshot.box.tag,
                     price_per_hour=box_snapshot.price_per_hour,
                     why=f"the state calls it cleared, and it is locked: {'; '.join(box_snapshot.verdict.reasons)}",
                     next=f"{way_on} --stack {snapshot.state.stack}",

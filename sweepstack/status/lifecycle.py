@@ -181,7 +181,7 @@ def _facts(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
     for box_snapshot in snapshot.box_snapshots:
         yield from _of_box(snapshot, box_snapshot)
     for orphan in view.unknown:
-        name = orphan.box or orphan.native_id or "an entry"
+        name = orphan.name or orphan.native_id or "an entry"
         yield Fact(1, f"{name} is as the state has it", "open" if orphan.proved else "unknown", orphan.why)
     if snapshot.box_snapshots or snapshot.births:
         yield from _of_cells(snapshot, view)
@@ -263,7 +263,7 @@ def _of_the_end(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
             yield Fact(5, f"{birth.box} has ended", "proved", how, birth.ended_at)
     for volume in snapshot.left:
         if volume.may_bill:
-            state: State = "open" if volume.usd_per_month else "unknown"
+            state: State = "open" if volume.price_per_month else "unknown"
             yield Fact(5, f"volume {volume.name} bills nothing", state, volume.words)
     for one in snapshot.still_billed:
         yield Fact(5, f"{one.box} is released", "open", f"{one.how}, and it stands still")

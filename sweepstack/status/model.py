@@ -9,10 +9,9 @@ from typing import Any, Literal
 from sweepstack.billing.balance import Runway
 from sweepstack.billing.cost import Meter
 from sweepstack.billing.deadlines import Countdown
-from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.billing.stray import Stray
 from sweepstack.core.records import SETTLED
 from sweepstack.status.bucket import BucketView
-from sweepstack.status.snapshot import Orphan
 from sweepstack.teardown.who_signed import OnRecord, signed
 
 Bills = Literal["yes", "nothing", "unknown"]
@@ -141,7 +140,7 @@ class SweepView:
     gates: tuple[GateView, ...]
     meter: Meter
     eta_seconds: float | None
-    unknown: tuple[Orphan, ...]
+    unknown: tuple[Stray, ...]
     notes: tuple[str, ...]
     next: tuple[str, ...]
     bills: Bills
@@ -157,7 +156,7 @@ class SweepView:
     """What a person must do now about an account; alarms of a box are with the box."""
     money_lines: tuple[str, ...] = ()
     """What else there is to say of money, below the meter."""
-    left: tuple[Leftover, ...] = ()
+    left: tuple[Stray, ...] = ()
     """Volumes that outlived all boxes."""
     never_up: bool = False
     """Whether nothing was ever rented from this backend; `bills` stays unknown, since another one may have it."""
@@ -205,11 +204,8 @@ class SweepView:
             "balances": [runway.as_json() for runway in self.runways],
             "alarms": list(self.alarms),
             "money_lines": list(self.money_lines),
-            "volumes_left": [volume.as_json() for volume in self.left],
-            "unknown": [
-                {key: value for key, value in vars(orphan).items() if key not in ("since", "proved", "renamed")}
-                for orphan in self.unknown
-            ],
+            "volumes_left": [volume.as_json("volumes_left") for volume in self.left],
+            "unknown": [orphan.as_json("unknown") for orphan in self.unknown],
             "bills": self.bills,
             "receipt": self.receipt,
             "evidence": self.evidence,

@@ -13,7 +13,7 @@ from sweepstack.billing.deadlines import Countdown, contract_end, last_seen, lyi
 from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
-from sweepstack.billing.outlived_volume import leftover_lines
+from sweepstack.billing.stray import leftover_lines
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import spell_bytes, spell_rate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from sweepstack.billing.outlived_volume import end_command
+from sweepstack.billing.stray import Stray, end_command
 from sweepstack.core.observation import Existence
 from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.core.records import ENDED, REFUSED
@@ -18,7 +18,7 @@ from sweepstack.onbox.host.platform import Told
 from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.model import BoxView, SweepView
-from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.host_shutdown import Handover
 from sweepstack.teardown.refusal import of_another_account, out_of_lost, revoked_again, seen_ended, to_be_read
 from sweepstack.teardown.ways import GIVES_UP, NOT_BACK, accept, give_up, gives_up, sure_first, without_need
@@ -517,7 +517,7 @@ def _of_volumes(snapshot: Snapshot) -> list[str]:
     return [f"{one.end}    (volume {one.name}: {one.words})" for one in snapshot.left if one.may_bill]
 
 
-def _of_orphans(stack: str, orphans: Sequence[Orphan]) -> list[str]:
+def _of_orphans(stack: str, orphans: Sequence[Stray]) -> list[str]:
     """What adopts them. Before it what a platform names that can't tell; after it what ends the one box, as well: a
     lost backend comes first, and then an `up`, which may not be able to run or to adopt (a profile, a volume or what is
     sealed is lost), and only the `up` itself finds that. Of several boxes `audit` names each end."""
@@ -528,9 +528,9 @@ def _of_orphans(stack: str, orphans: Sequence[Orphan]) -> list[str]:
     return sure_first([*helps, *(orphan.next for orphan in orphans), *ends])
 
 
-def _end_of(stack: str, orphan: Orphan) -> str:
+def _end_of(stack: str, orphan: Stray) -> str:
     """The command that gives an orphan up; "" where another one is named, or nothing has an id that could end."""
-    if orphan.kind != "box" or orphan.native_id is None or orphan.renamed:
+    if orphan.kind != "box" or not orphan.native_id or orphan.renamed:
         return ""
     end = end_command(orphan.platform, orphan.native_id, lose=True)
     if orphan.next.startswith("sweepctl adopt "):
@@ -538,7 +538,7 @@ def _end_of(stack: str, orphan: Orphan) -> str:
     if not orphan.next.startswith("pulumi "):
         return ""
     # `audit --end` ends what a host lists, so it needs one that answers.
-    confirms = "" if orphan.proved else seen_ended(stack, orphan.box or "BOX", orphan.platform or "")
+    confirms = "" if orphan.proved else seen_ended(stack, orphan.name or "BOX", orphan.platform)
     return confirms or f"{end}    (gives it up, where that up fails)"
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from sweepstack.billing.balance import Left
 from sweepstack.billing.ledger import Spent
-from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.billing.stray import Stray
 from sweepstack.billing.unheld import Unheld
 from sweepstack.core.budget import Budget
 from sweepstack.core.cell_times import CellTimes, cell_times
@@ -226,27 +226,6 @@ class BoxSnapshot:
 
 
 @dataclass(frozen=True)
-class Orphan:
-    """Something that runs, or may run, and that the state does not know; or that the state gets dangerously wrong."""
-
-    kind: Literal["box", "claim", "entry"]
-    box: str | None
-    native_id: str | None
-    platform: str | None
-    tag: str | None
-    price_per_hour: float | None
-    why: str
-    next: str
-    since: datetime | None = None
-    proved: bool = True
-    """False: whether it is there could not be found out."""
-    at_rest: bool = False
-    """Whether its platform calls it stopped."""
-    renamed: bool = False
-    """Its project had another name: the state of that project may have it, so it is not given up from here."""
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """Everything that was gathered for one picture."""
 
@@ -278,7 +257,7 @@ class Snapshot:
     can't be asked, it counts as being there."""
     waived: Mapping[str, str] = field(default_factory=dict)
     """Cells that a person waived for this very receipt: name → reason."""
-    orphans: tuple[Orphan, ...] = ()
+    orphans: tuple[Stray, ...] = ()
     asked: tuple[str, ...] = ()
     """Boxes that the stack file wants running, rented or not."""
     notes: tuple[str, ...] = ()
@@ -313,7 +292,7 @@ class Snapshot:
     """What the accounts have left that the state's boxes are rented with."""
     egress: Mapping[str, float | None] = field(default_factory=dict)
     """Boxes whose bytes are billed when they are pulled: native id → USD per GB, None where that is not known."""
-    left: tuple[Leftover, ...] = ()
+    left: tuple[Stray, ...] = ()
     """Volumes that outlived all boxes of the sweep."""
     engine_mend: str = ""
     """The command without which the engine refuses every other one for this stack; "" where it does not."""
@@ -326,7 +305,7 @@ class Snapshot:
     def not_rented(self) -> tuple[str, ...]:
         """Boxes that the stack file wants running and that neither the state nor the records know as living."""
         living = {box_snapshot.box.name for box_snapshot in self.box_snapshots} | {
-            orphan.box for orphan in self.orphans
+            orphan.name for orphan in self.orphans
         }
         return tuple(name for name in self.asked if name not in living)
 
@@ -334,7 +313,7 @@ class Snapshot:
     def billing_unheld(self) -> tuple[Unheld, ...]:
         """Those of `unheld` that may bill for compute: neither stopped, nor gone, nor without a trace anywhere."""
         ours = {one.box.native_id: one for one in self.box_snapshots}
-        stray = {name for one in self.orphans if not one.at_rest for name in (one.native_id, one.tag)}
+        stray = {name for one in self.orphans if not one.at_rest for name in (one.native_id or None, one.tag or None)}
         return tuple(
             one
             for one in self.unheld

@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.billing.stray import Stray, end_command, takes_words
 from sweepstack.cli.events import PATIENCE, channels
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, aside, note
@@ -47,7 +47,7 @@ from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.events.deliver import Delivery, deliver
 from sweepstack.operations.events.event import Event, stray
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.operations.strays.accounts import Finding, ask, findings_in, still_billed_boxes, without_duplicates
+from sweepstack.operations.strays.accounts import ask, findings_in, still_billed_boxes, without_duplicates
 from sweepstack.operations.strays.held import gate_of
 from sweepstack.operations.strays.judge import (
     Assessed,
@@ -117,7 +117,7 @@ def audit(root: Path, out: Out) -> int:
         {
             "asked": asked,
             "stacks": sorted(known.states),
-            "findings": [_as_json(finding) for finding in findings],
+            "findings": [finding.as_json("findings") for finding in findings],
             "problems": known.problems,
         }
     )
@@ -126,7 +126,7 @@ def audit(root: Path, out: Out) -> int:
     return code
 
 
-def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out: Out) -> None:
+def render(findings: Sequence[Stray], asked: Sequence[str], known: Known, out: Out) -> None:
     """Prints the table, its summary, and what to type next."""
     if findings:
         rows = [
@@ -187,7 +187,7 @@ def render(findings: Sequence[Finding], asked: Sequence[str], known: Known, out:
     )
 
 
-def _tell_unheld(findings: Sequence[Finding], known: Known, out: Out) -> None:
+def _tell_unheld(findings: Sequence[Stray], known: Known, out: Out) -> None:
     at_rest = {finding.native_id for finding in findings if finding.phase in ("stopped", "gone")}
     for stack, one in known.unheld:
         if one.birth.native_id not in at_rest:
@@ -202,28 +202,7 @@ def _month(price: float | None) -> str:
     return f"{price:.2f}/month" if price is not None else "by the month"
 
 
-def _as_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "platform": finding.platform,
-        "native_id": finding.native_id,
-        "tag": finding.tag,
-        "standing": finding.standing,
-        "phase": finding.phase,
-        "price_per_hour": finding.price_per_hour,
-        "price_per_month": finding.price_per_month,
-        "size_gb": finding.size_gb,
-        "used_bytes": finding.used_bytes,
-        "where": finding.where,
-        "known_to": list(finding.whose),
-        "holds": finding.holds or None,
-        "owner": finding.owner or None,
-        "next": finding.next or None,
-        "give_up": finding.give_up or None,
-    }
-
-
-def tell_findings(findings: Sequence[Finding], known: Known) -> None:
+def tell_findings(findings: Sequence[Stray], known: Known) -> None:
     """Tells of findings that bill and that no state knows of. Blocks for `PATIENCE` at most, and never raises.
 
     A finding that is known to some stacks is told where these say; any other by the first stack that names a place.
@@ -249,7 +228,7 @@ def tell_findings(findings: Sequence[Finding], known: Known) -> None:
             note(problem)
 
 
-def _event(finding: Finding, stack: str) -> Event:
+def _event(finding: Stray, stack: str) -> Event:
     return stray(
         f"{finding.platform}/{finding.native_id}",
         f"{finding.kind} {finding.native_id} on {finding.platform}",
@@ -315,7 +294,7 @@ def _request(abandon: bool, reason: str, agreed: str) -> EndRequest:
     return EndRequest(who(), reason, agreed.strip())
 
 
-def _refuse_gated(finding: Finding, known: Known, *, abandon: bool) -> None:
+def _refuse_gated(finding: Stray, known: Known, *, abandon: bool) -> None:
     """Raises No if a state has it; also if an open record has it, unless it is abandoned."""
     if finding.standing in ("known", "foreign"):
         stack = finding.whose[0]
@@ -332,7 +311,7 @@ def _refuse_gated(finding: Finding, known: Known, *, abandon: bool) -> None:
         )
 
 
-def _checked(finding: Finding, known: Known, request: EndRequest, *, full: bool) -> Assessed:
+def _checked(finding: Stray, known: Known, request: EndRequest, *, full: bool) -> Assessed:
     """The assessment, if the check allows the end. Raises No with what keeps it, and what to do."""
     with Progress(f"reading {finding.native_id}"):
         if finding.kind == "volume":
@@ -494,7 +473,7 @@ def _close(found: BoxAssessed, request: EndRequest) -> list[str]:
     return problems
 
 
-def _issue(platform: Platform, finding: Finding, account: str) -> None:
+def _issue(platform: Platform, finding: Stray, account: str) -> None:
     """Ends it, and returns once that is proved. At the deadline raises No, which names what may still bill."""
     begun, problem = time.monotonic(), "the platform still lists it"
     with Progress(f"ending {finding.native_id}"):

@@ -15,7 +15,7 @@ import typer
 
 from sweepstack.billing.egress import Egress, copied, egress_words
 from sweepstack.billing.ledger import Bill, Spent, spent, without_price
-from sweepstack.billing.outlived_volume import Leftover, leftover_lines
+from sweepstack.billing.stray import Stray, leftover_lines
 from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
 from sweepstack.cli.collect import LOOK_SECONDS
 from sweepstack.cli.egress import prices
@@ -68,7 +68,7 @@ def command(
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
         billed = _pulled(sources, found, births)
         compared = compare_with_bill(found, prefix, load_platform) if against_bill else None
-    volumes = [volume.as_json() for volume in left]
+    volumes = [volume.as_json("volumes_left") for volume in left]
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
     document["egress"] = [one.as_json() for one in billed]
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
@@ -172,7 +172,7 @@ def render(
     stack: str,
     out: Out,
     gone: Collection[str] = (),
-    left: Sequence[Leftover] = (),
+    left: Sequence[Stray] = (),
     rests: Sequence[StillBilled] = (),
     alarms: Sequence[str] = (),
     billed: Sequence[Egress] = (),

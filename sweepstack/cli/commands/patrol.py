@@ -75,7 +75,7 @@ def judge(snapshot: Snapshot, view: SweepView) -> list[Finding]:
     ]
     for orphan in view.unknown:
         known: PatrolVerdict = "escalate" if orphan.proved else "unreachable"
-        found.append(Finding(orphan.box or "-", orphan.native_id or "", known, (f"UNKNOWN: {orphan.why}",)))
+        found.append(Finding(orphan.name or "-", orphan.native_id, known, (f"UNKNOWN: {orphan.why}",)))
     if not found and not snapshot.searched:
         found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
     return found or [Finding("-", "", "done", ("no box is up",))]

@@ -140,10 +140,10 @@ def _policies(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
 
 def _strays(snapshot: Snapshot, view: SweepView) -> Iterator[Event]:
     for one in view.unknown:
-        if one.native_id is not None and one.proved:
+        if one.native_id and one.proved:
             yield stray(
                 f"{'claim/' if one.kind == 'claim' else ''}{one.platform}/{one.native_id}",
-                f"box {' '.join(filter(None, (one.box, f'({one.native_id})')))}",
+                f"box {' '.join(filter(None, (one.name, f'({one.native_id})')))}",
                 why=one.why,
                 stack=view.stack,
                 next=one.next,

@@ -6,11 +6,9 @@ Compares the accounts with the states of this backend, in both directions. Reads
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
-from sweepstack.billing.outlived_volume import end_command
+from sweepstack.billing.stray import Standing, Stray, end_command
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.box_layout import TAGS, volume_of
 from sweepstack.onbox.common.errors import (
@@ -34,54 +32,8 @@ from sweepstack.teardown.refusal import seen_ended
 ASK_SECONDS = 300.0
 """The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
 
-Standing = Literal["known", "recorded", "survived", "duplicate", "unknown", "vanished", "foreign"]
-"""known: in a state. recorded: in a sweep's records, in no state. survived: a volume of a sweep that has ended all its
-boxes. duplicate: a state or a record has another box with the same tag. unknown: in no state and no record. vanished:
-in a state, and the platform proves that it is gone. foreign: in a state, in an account for which this shell has no
-key."""
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One box or volume. `whose`: the stacks that know it; `next`: the command that settles it, "" if none is needed or
-    none can be recommended.
-
-    For a box that no state has: `holds`, what is on it; `owner`, its owner, and until when they hold it; `give_up`, the
-    command that ends it and loses its data; `unopened`, whether it is ours and its evidence does not open here.
-    """
-
-    kind: Literal["box", "volume"]
-    platform: str
-    native_id: str
-    tag: str
-    standing: Standing
-    phase: str
-    price_per_hour: float | None = None
-    price_per_month: float | None = None
-    where: str = ""
-    whose: tuple[str, ...] = ()
-    next: str = ""
-    account: str = ""
-    holds: str = ""
-    owner: str = ""
-    give_up: str = ""
-    unopened: bool = False
-    size_gb: int | None = None
-    used_bytes: int | None = None
-    used_more: bool = False
-
-    @property
-    def stateless(self) -> bool:
-        """Whether no state has it."""
-        return self.standing in ("recorded", "survived", "duplicate", "unknown")
-
-    @property
-    def bills_unknown(self) -> bool:
-        """Whether it costs money, or may, and no state knows of it."""
-        return self.stateless and not (self.kind == "volume" and self.price_per_month == 0)
-
-
-def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
+def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Stray]]:
     """Asks all adapters in parallel. Returns those that answered, in the order of `names`, and what they hold.
 
     An adapter that does not answer becomes a problem of `known`, unless this shell has no key for it and nothing on it
@@ -89,7 +41,7 @@ def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
     """
     answers = in_parallel({adapter: partial(_asked, adapter, known) for adapter in names}, ASK_SECONDS)
     asked: list[str] = []
-    findings: list[Finding] = []
+    findings: list[Stray] = []
     for adapter in names:
         answer = answers.get(adapter, PlatformError(f"no answer within {ASK_SECONDS:.0f} s"))
         if not isinstance(answer, SweepstackError):
@@ -102,14 +54,14 @@ def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Finding]]:
     return asked, findings
 
 
-def _asked(adapter: str, known: Known) -> list[Finding] | SweepstackError:
+def _asked(adapter: str, known: Known) -> list[Stray] | SweepstackError:
     try:
         return findings_in(adapter, load_platform(adapter), known)
     except SweepstackError as error:
         return error
 
 
-def findings_in(adapter: str, platform: Platform, known: Known) -> list[Finding]:
+def findings_in(adapter: str, platform: Platform, known: Known) -> list[Stray]:
     """What this account holds with one of our tags, and what the states expect in it. Raises PlatformError."""
     listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
@@ -155,7 +107,7 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 yield f"{what}, is not in the account's list, and is not proved gone: it may bill{way and f'. {way}'}"
 
 
-def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Finding:
+def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Stray:
     """The finding of one box. `alone`: no other listed box has its tag."""
     whose = known.stacks_with("box", record.native_id)
     standing: Standing = "known"
@@ -170,14 +122,14 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Findi
         whose, standing = known.doubled_by(record), "duplicate"
     if not whose:
         standing = "unknown"
-    return Finding(
+    return Stray(
         "box",
         adapter,
         record.native_id,
         record.tag,
-        standing,
-        record.phase.value,
-        record.bills(),
+        standing=standing,
+        phase=record.phase.value,
+        price_per_hour=record.bills(),
         where=record.region or record.location,
         whose=whose,
         next=known.standing_still(record, whose) if standing == "known" else "",
@@ -185,7 +137,7 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Findi
     )
 
 
-def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known) -> Finding:
+def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known) -> Stray:
     whose = known.stacks_with("volume", record.native_id)
     standing: Standing = "known"
     following, used, more = "", None, False
@@ -198,13 +150,13 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
             following = f"pulumi up --stack {whose[0]}    (adopts it, if its stack file names it)"
         if record.size_gb is None:
             used, more = used_bytes(platform, record.native_id)
-    return Finding(
+    return Stray(
         "volume",
         adapter,
         record.native_id,
         record.tag,
-        standing,
-        "unknown" if record.unknown else "lost" if record.lost else "kept",
+        standing=standing,
+        phase="unknown" if record.unknown else "lost" if record.lost else "kept",
         price_per_month=record.price_per_month,
         where=record.region or record.location,
         whose=whose,
@@ -216,32 +168,36 @@ def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known
     )
 
 
-def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Finding]:
+def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Iterable[Stray]:
     """The finding of a box that a state has and the account's list has not."""
-    found = partial(Finding, "box", box.adapter, box.native_id, box.tag)
+    found = partial(Stray, "box", box.adapter, box.native_id, box.tag)
     try:
         record = look_up(platform, box.native_id, box.account, rented=box.teardown.rented)
     except WrongAccount:
         words = f"in the account {box.account}; this shell's key is for {at_hand}"
-        yield found("foreign", words, whose=(stack,))
+        yield found(standing="foreign", phase=words, whose=(stack,))
         return
     except Unproved:
-        yield found("known", Phase.UNKNOWN.value, box.price_per_hour, whose=(stack,))
+        unproved = Phase.UNKNOWN.value
+        yield found(standing="known", phase=unproved, price_per_hour=box.price_per_hour, whose=(stack,))
         return
     if record.phase is Phase.GONE:
         again = f"pulumi up --stack {stack}    (rents it again), or pulumi destroy"
-        yield found("vanished", "gone", whose=(stack,), next=again)
+        yield found(standing="vanished", phase="gone", whose=(stack,), next=again)
     else:
         price = record.bills(box.teardown.stop.price_per_hour if box.teardown.stop else None)
         price = box.price_per_hour if price is None and record.phase is not Phase.STOPPED else price
-        yield found("known", record.phase.value, price, whose=(stack,))
+        yield found(standing="known", phase=record.phase.value, price_per_hour=price, whose=(stack,))
 
 
-def still_billed_boxes(known: Known) -> list[Finding]:
+def still_billed_boxes(known: Known) -> list[Stray]:
     """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
     return [
-        Finding(
-            *("box", rest.platform, rest.native_id, "", "recorded", "stopped", rest.price_per_hour),
+        Stray(
+            *("box", rest.platform, rest.native_id),
+            standing="recorded",
+            phase="stopped",
+            price_per_hour=rest.price_per_hour,
             whose=(stack,),
             next=f"{rest.confirm(stack)}    (once it is released)",
         )
@@ -249,9 +205,9 @@ def still_billed_boxes(known: Known) -> list[Finding]:
     ]
 
 
-def without_duplicates(findings: Sequence[Finding]) -> list[Finding]:
+def without_duplicates(findings: Sequence[Stray]) -> list[Stray]:
     """Removes duplicates: two addresses may lead to one host, which then lists its boxes twice. Keeps the known one."""
-    kept: dict[tuple[str, str], Finding] = {}
+    kept: dict[tuple[str, str], Stray] = {}
     for finding in findings:
         # On hosts ids are random, so equal ids are one box; on a rental platform another account may have the same id.
         key = ("" if has_address(finding.platform) else finding.platform, f"{finding.kind} {finding.native_id}")

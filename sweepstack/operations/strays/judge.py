@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.billing.stray import Stray, end_command, takes_words
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
@@ -28,7 +28,6 @@ from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.operations.strays.accounts import Finding
 from sweepstack.operations.strays.held import Answer, gate_of, held_by_another
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.volumes import used_bytes
@@ -60,7 +59,7 @@ class Assessed:
     """A box or a volume that no state has. `holds`: what is on it, as text. `stores`: the evidence of its sweeps that
     can be opened here. `others`: the other backends that hold its sweeps, with their answers."""
 
-    finding: Finding
+    finding: Stray
     verdict: EndVerdict
     holds: str
     stores: tuple[EvidenceStore, ...]
@@ -124,12 +123,12 @@ class BoxAssessed(Assessed):
         return f"{self.owner.person}, for {self.owner.sweep}{backend}; {held}"
 
 
-def assess_box(finding: Finding, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
+def assess_box(finding: Stray, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
     """Reads the box, finds the evidence of its sweep, and runs the check. Blocks for seconds; reads only."""
     return _judge_box(finding, read_box(_at(finding), _places(finding, known)), known, request, full=full)
 
 
-def _judge_box(finding: Finding, on_it: OnIt, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
+def _judge_box(finding: Stray, on_it: OnIt, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
     identity, name, generation = box_layout.box_of(finding.tag) or ("", "", 0)
     stores, named_by_box = known.stores_of(identity), list[EvidenceStore]()
     on_record, owner = "", on_it.owner
@@ -153,11 +152,11 @@ def _judge_box(finding: Finding, on_it: OnIt, known: Known, request: EndRequest,
     return BoxAssessed(finding, verdict, on_it.words, tuple(stores), others, box, on_it, on_record)
 
 
-def _at(finding: Finding) -> BoxAt:
+def _at(finding: Stray) -> BoxAt:
     return BoxAt(finding.platform, finding.native_id, finding.account)
 
 
-def _places(finding: Finding, known: Known) -> tuple[str, ...]:
+def _places(finding: Stray, known: Known) -> tuple[str, ...]:
     """The places of the evidence of this box's sweep that are known before the box is asked."""
     identity = (box_layout.box_of(finding.tag) or ("", "", 0))[0]
     return tuple(store.objects.uri for store in known.stores.values() if store.marker.identity == identity)
@@ -190,8 +189,8 @@ def read_box(box: BoxAt, places: Sequence[str] = ()) -> OnIt:
 
 
 def with_details(
-    findings: Sequence[Finding], known: Known, say: Callable[[str], contextlib.AbstractContextManager[object]]
-) -> list[Finding]:
+    findings: Sequence[Stray], known: Known, say: Callable[[str], contextlib.AbstractContextManager[object]]
+) -> list[Stray]:
     """Adds the content, the owner and the next command of each box that no state has, and the command that goes on
     where another backend keeps a volume. Reads the boxes, and asks other backends. `say`: shows what takes long."""
     with say("asking the other backends of volumes"):
@@ -217,7 +216,7 @@ def with_details(
     ]
 
 
-def _kept_elsewhere(finding: Finding, known: Known) -> Finding:
+def _kept_elsewhere(finding: Stray, known: Known) -> Stray:
     if finding.kind != "volume" or finding.standing != "survived":
         return finding
     identity = (box_layout.volume_of(finding.tag) or ("", ""))[0]
@@ -225,7 +224,7 @@ def _kept_elsewhere(finding: Finding, known: Known) -> Finding:
     return replace(finding, next=there) if there else finding
 
 
-def _with_details(finding: Finding, read: BoxAssessed, known: Known) -> Finding:
+def _with_details(finding: Stray, read: BoxAssessed, known: Known) -> Stray:
     recorded = finding.whose[0] if finding.standing == "recorded" else ""
     following, give_up = way_out(read, known, recorded=recorded)
     holds = read.holds
@@ -353,7 +352,7 @@ class StrayVolumeEnding(Ending[VolumeVerdict]):
                 yield f"{user.stack}: its state has boxes, or its records are open"
 
 
-def assess_volume(finding: Finding, known: Known, *, given_up: bool) -> VolumeAssessed:
+def assess_volume(finding: Stray, known: Known, *, given_up: bool) -> VolumeAssessed:
     """Asks the platform and the other backends, and hashes the copies of its data again. Blocks; reads only; an outage
     never raises. `given_up`: a person asks for its end although what is on it may be lost."""
     native_id = finding.native_id

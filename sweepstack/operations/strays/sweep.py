@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from sweepstack.billing.outlived_volume import end_command
+from sweepstack.billing.stray import Stray, end_command
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.parallel import in_parallel
@@ -31,7 +31,7 @@ from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, made_by, observe, rented_at, stays_ended
 from sweepstack.platforms.registry import has_address, load_platform, spelled
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.check import may_end
@@ -50,7 +50,7 @@ _ALL = TeardownFacts(verb="destroy", kills=("everything on it",), keeps=())
 class Search:
     """The result. `searched`: every platform that could bill was asked and answered."""
 
-    orphans: tuple[Orphan, ...] = ()
+    orphans: tuple[Stray, ...] = ()
     notes: tuple[str, ...] = ()
     searched: bool = True
 
@@ -110,7 +110,7 @@ class _Looking:
         self.state, self.births, self.file, self.late = state, births, file, late
         self.stack = state.stack
         self.known = {box.native_id for box in state.boxes}
-        self.found: dict[str, Orphan] = {}
+        self.found: dict[str, Stray] = {}
         self.notes: list[str] = []
         self.searched = True
 
@@ -178,15 +178,10 @@ class _Looking:
         self.searched &= not notes
         return found
 
-    def unread(self, problem: str) -> Orphan:
+    def unread(self, problem: str) -> Stray:
         """An entry of the state that can't be read, as an orphan."""
-        return Orphan(
-            kind="entry",
-            box=None,
-            native_id=None,
-            platform=None,
-            tag=None,
-            price_per_hour=None,
+        return Stray(
+            *("entry", "", ""),
             why=f"an entry of the state can't be read: {problem}",
             next=f"pulumi stack export --stack {self.stack}    (look at it)",
             proved=False,
@@ -202,20 +197,20 @@ class _Looking:
         hosts = self.file.hosts() if profile.ssh is not None else ()
         return {spelled(f"{profile.adapter}:{host}") for host in hosts} or {profile.adapter}
 
-    def _by_records(self, births: Sequence[Birth]) -> dict[str, tuple[Orphan | None, str]]:
+    def _by_records(self, births: Sequence[Birth]) -> dict[str, tuple[Stray | None, str]]:
         """For each of these records of one platform, by tag: its orphan or None, and a note for the person or ""."""
         return {birth.tag: self._by_record(birth) if birth.ended_at is None else self._ended(birth) for birth in births}
 
-    def _late(self, birth: Birth) -> tuple[Orphan | None, str]:
+    def _late(self, birth: Birth) -> tuple[Stray | None, str]:
         """The orphan and note of a record whose platform did not answer in time."""
         if birth.ended_at is not None:
             return None, _unconfirmed(birth, _LATE)
         return None if birth.never_asked else self._unknown(birth, _LATE), ""
 
-    def _unknown(self, birth: Birth, why: str) -> Orphan:
+    def _unknown(self, birth: Birth, why: str) -> Stray:
         return self._orphan(birth, f"on record as rented, not in the state, and not known: {why}", None)
 
-    def _ended(self, birth: Birth) -> tuple[Orphan | None, str]:
+    def _ended(self, birth: Birth) -> tuple[Stray | None, str]:
         """Asks the platform about a record that says "ended": it may be wrong.
 
         The answer also proves that this is the account to ask for other boxes.
@@ -233,7 +228,7 @@ class _Looking:
             return None, "" if record.phase is Phase.GONE else f"box {birth.box} ({birth.native_id}): {record.note}"
         return self._orphan(birth, "the records say that it has ended, and it is still there", record), ""
 
-    def _by_record(self, birth: Birth) -> tuple[Orphan | None, str]:
+    def _by_record(self, birth: Birth) -> tuple[Stray | None, str]:
         """The box of a birth record that is open and not in the state."""
         try:
             if birth.native_id is None:
@@ -256,7 +251,7 @@ class _Looking:
         bills_on = f": {record.note}" if record.emptied else ""
         return self._orphan(birth, f"on record as rented, and not in the state{bills_on}", record), ""
 
-    def _unanswered(self, birth: Birth) -> Orphan:
+    def _unanswered(self, birth: Birth) -> Stray:
         """A create whose answer was lost and that no list shows: only a person can confirm that nothing was rented."""
         assert birth.asked_at is not None
         asked = f"asked for at {birth.asked_at:%H:%M} UTC, and the answer was lost"
@@ -272,11 +267,11 @@ class _Looking:
             next=f"{word}    (only where it shows no such box)",
         )
 
-    def _orphan(self, birth: Birth, why: str, record: BoxRecord | None) -> Orphan:
-        return Orphan(
+    def _orphan(self, birth: Birth, why: str, record: BoxRecord | None) -> Stray:
+        return Stray(
             kind="box",
-            box=birth.box,
-            native_id=record.native_id if record else birth.native_id,
+            name=birth.box,
+            native_id=record.native_id if record else birth.native_id or "",
             platform=birth.platform,
             tag=birth.tag,
             price_per_hour=(_price(record) if record else None) or birth.price_per_hour,
@@ -299,12 +294,12 @@ class _Looking:
         other = next((one.native_id for one in self.found.values() if one.tag == tag), None)
         return f"{other} is the one that an up adopts" if other else ""
 
-    def _by_tag(self, record: BoxRecord, adapter: str, identity: str) -> Orphan:
+    def _by_tag(self, record: BoxRecord, adapter: str, identity: str) -> Stray:
         first = self._first_with(record.tag)
         box = record.tag.removeprefix(box_layout.tag_prefix(identity)).rpartition("-g")[0]
-        return Orphan(
+        return Stray(
             kind="box",
-            box=box or None,
+            name=box,
             native_id=record.native_id,
             platform=adapter,
             tag=record.tag,
@@ -393,18 +388,17 @@ def entry_of(store: EvidenceStore, birth: Birth, evidence: str) -> BoxEntry:
     )
 
 
-def _birth(snapshot: Snapshot, orphan: Orphan, given_up: Container[str]) -> Birth | None:
+def _birth(snapshot: Snapshot, orphan: Stray, given_up: Container[str]) -> Birth | None:
     """The open birth record of a box that is proved to exist, or that may be given up all the same."""
-    if orphan.kind != "box" or orphan.native_id is None:
+    if orphan.kind != "box" or not orphan.native_id:
         return None
-    if not orphan.proved and not (orphan.box in given_up and has_address(orphan.platform or "")):
+    if not orphan.proved and not (orphan.name in given_up and has_address(orphan.platform)):
         return None
     open_ones = (birth for birth in snapshot.births if birth.ended_at is None and birth.tag == orphan.tag)
     return next((birth for birth in open_ones if birth.native_id in (None, orphan.native_id)), None)
 
 
-def _box_snapshot(snapshot: Snapshot, store: EvidenceStore, orphan: Orphan, birth: Birth) -> BoxSnapshot | None:
-    assert orphan.native_id is not None
+def _box_snapshot(snapshot: Snapshot, store: EvidenceStore, orphan: Stray, birth: Birth) -> BoxSnapshot | None:
     box = entry_of(store, birth, snapshot.evidence or "").model_copy(
         update={
             "native_id": orphan.native_id,
@@ -434,9 +428,9 @@ def _box_snapshot(snapshot: Snapshot, store: EvidenceStore, orphan: Orphan, birt
     )
 
 
-def cells_of_forgotten(state: StackState, store: EvidenceStore | None, orphans: Iterable[Orphan]) -> dict[str, str]:
+def cells_of_forgotten(state: StackState, store: EvidenceStore | None, orphans: Iterable[Stray]) -> dict[str, str]:
     """The cells of boxes that the state lacks: cell → box. Empty if there is no such box."""
-    names = {orphan.box for orphan in orphans if orphan.kind == "box"}
+    names = {orphan.name for orphan in orphans if orphan.kind == "box"}
     if store is None or not names:
         return {}
     known = {box.native_id for box in state.boxes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.billing.stray import Stray
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
@@ -23,7 +23,7 @@ PLACE = "place-"
 """Ids with this prefix are a tier of the host itself, and no volume of ours."""
 
 
-def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[Birth]) -> tuple[Leftover, ...]:
+def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[Birth]) -> tuple[Stray, ...]:
     """The volumes of this sweep that no box uses and no state has; empty while the sweep has boxes.
 
     Blocks for seconds at most; reads only. A platform that does not answer becomes a note. Single hosts are not asked:
@@ -39,27 +39,38 @@ def leftovers(state: StackState, store: EvidenceStore | None, births: Iterable[B
     identity = store.marker.identity
     found = in_parallel({one: partial(_leftover, *one, identity, store) for one in left}, ASK_SECONDS)
     late = "it did not say in time whether it is still there"
-    all_of_them = (found.get(one, Leftover(*one, one[1], note=late)) for one in left)
+    all_of_them = (found.get(one, Stray("volume", *one, name=one[1], why=late)) for one in left)
     return tuple(one for one in all_of_them if one is not None)
 
 
-def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore) -> Leftover | None:
+def _leftover(adapter: str, native_id: str, identity: str, store: EvidenceStore) -> Stray | None:
     """The volume as a leftover; None if it is gone, belongs to another sweep, or a stack of volumes keeps it."""
     if has_address(adapter):
         if _was_ended(store, native_id):
             return None
-        return Leftover(adapter, native_id, native_id, note="left on its host, which was not asked")
+        return Stray("volume", adapter, native_id, name=native_id, why="left on its host, which was not asked")
     try:
         platform = load_platform(adapter)
         record = need(platform, HasVolumes).get_volume(native_id)
     except SweepstackError as error:
-        return Leftover(adapter, native_id, native_id, note=f"whether it is still there is not known: {error}")
+        return Stray(
+            "volume", adapter, native_id, name=native_id, why=f"whether it is still there is not known: {error}"
+        )
     ours = box_layout.volume_of(record.tag) if record is not None else None
     if record is None or ours is None or ours[0] != identity:
         return None
     used, more = used_bytes(platform, native_id) if record.size_gb is None else (None, False)
     where, price = record.region or record.location, record.price_per_month
-    return Leftover(adapter, native_id, ours[1], where, price, record.size_gb, used, more, note=record.lost)
+    return Stray(
+        *("volume", adapter, native_id, record.tag),
+        name=ours[1],
+        price_per_month=price,
+        why=record.lost,
+        where=where,
+        size_gb=record.size_gb,
+        used_bytes=used,
+        used_more=more,
+    )
 
 
 def used_bytes(platform: Platform, native_id: str, seconds: float = COUNT_SECONDS) -> tuple[int | None, bool]:

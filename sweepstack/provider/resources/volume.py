@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sweepstack.billing.outlived_volume import end_command, takes_words
+from sweepstack.billing.stray import end_command, takes_words
 from sweepstack.core.paths import docs_page
 from sweepstack.core.resources import VolumeInputs, VolumeState
 from sweepstack.evidence.lazy import Evidence

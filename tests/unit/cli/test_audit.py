@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.billing.stray import Stray
 from sweepstack.billing.unheld import Unheld
 from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.cli.commands import audit as audit_command
@@ -24,7 +25,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.operations.strays.accounts import Finding, ask, findings_in, without_duplicates
+from sweepstack.operations.strays.accounts import ask, findings_in, without_duplicates
 from sweepstack.operations.strays.judge import read_box, with_details
 from sweepstack.operations.strays.known import Known, read_known
 from sweepstack.platforms.registry import load_platform
@@ -75,7 +76,7 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
     )
 
 
-def only(platform: LocalPlatform, known: Known) -> Finding:
+def only(platform: LocalPlatform, known: Known) -> Stray:
     """What audit says of the one box, in a checkout without a stack file."""
     (finding,) = with_details(findings_in("local", platform, known), known, Progress)
     return finding
@@ -229,8 +230,8 @@ def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
 def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
     """By the one that a state knows, where one does. On a rental platform the same id may be another account's."""
 
-    def found(platform: str, standing: Any) -> Finding:
-        return Finding("box", platform, "b-1", TAG, standing, "running", 0.5)
+    def found(platform: str, standing: Any) -> Stray:
+        return Stray("box", platform, "b-1", TAG, standing=standing, phase="running", price_per_hour=0.5)
 
     one, other = found("ssh:a:22", "unknown"), found("ssh:b:22", "known")
     assert without_duplicates([one, other]) == [other]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.outlived_volume import Leftover
+from sweepstack.billing.stray import Stray
 from sweepstack.core.paths import PACKAGE
 from sweepstack.status.lifecycle import PHASES
 from sweepstack.status.next_commands import out_of_files
@@ -138,7 +138,7 @@ def ended(world: World) -> None:
 
 def volume_bills(world: World) -> None:
     ended(world)
-    left = Leftover("local", world.volume, "store", usd_per_month=7.0, size_gb=100)
+    left = Stray("volume", "local", world.volume, name="store", price_per_month=7.0, size_gb=100)
     world.monkeypatch.setattr("sweepstack.cli.collect.leftovers", lambda *_: (left,))
 
 

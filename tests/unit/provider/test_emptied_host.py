@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import spent
+from sweepstack.billing.stray import Stray
 from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands import finish, ledger
 from sweepstack.cli.output import NO, Out
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.strays.accounts import Finding, findings_in
+from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.known import Known
 from sweepstack.operations.strays.sweep import search, with_forgotten
 from sweepstack.provider.resources.identity import may_still_bill
@@ -99,7 +100,7 @@ def test_a_sweep_does_not_end_with_it(sweep: HostSweep, box: BoxState, record: s
 def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
     adapter = sweep.adapter()
 
-    def boxes(known: Known) -> list[Finding]:
+    def boxes(known: Known) -> list[Stray]:
         return [found for found in findings_in(adapter, sweep.platform, known) if found.kind == "box"]
 
     (found,) = boxes(Known(states={"sweep-t": sweep.stack_state(box)}))

@@ -108,7 +108,7 @@ def test_what_preflight_refused_is_no_box(own: HostSweep, monkeypatch: pytest.Mo
     state: Any = SimpleNamespace(stack="sweep-t", boxes=(), volumes=(), problems=(), identity=None)
     target: Any = SimpleNamespace(stack="sweep-t", file=SimpleNamespace(sweep=dict))
     own.store.write_birth(birth.model_copy(update={"asked_at": datetime.now(UTC)}))
-    assert [found.box for found in search(state, own.store, own.store.births(), target.file).orphans] == ["box-0"]
+    assert [found.name for found in search(state, own.store, own.store.births(), target.file).orphans] == ["box-0"]
     own.store.write_birth(birth)  # what a provider leaves that was killed before it asked
     assert search(state, own.store, own.store.births(), target.file).orphans == ()
     with pytest.raises(No, match="was never asked for, by its record"):

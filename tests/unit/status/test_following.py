@@ -10,6 +10,7 @@ import pytest
 
 from sweepstack.billing.balance import Left
 from sweepstack.billing.ledger import Spent
+from sweepstack.billing.stray import Stray
 from sweepstack.cli.render import trouble
 from sweepstack.core.box_end import ClockFact, StopFacts, TeardownFacts
 from sweepstack.core.heartbeat import Patrol
@@ -18,7 +19,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Teardown
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import StackState
-from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -240,14 +241,9 @@ def test_a_stack_file_that_is_put_back_where_finish_is_refused_has_the_way_out_b
     assert compose(stopped(False, file_back=first)).next == (first,)
 
 
-def orphan(why: str = "on record as rented, and not in the state", proved: bool = True) -> Orphan:
-    return Orphan(
-        kind="box",
-        box="box-1",
-        native_id="host-2",
-        platform="local",
-        tag="t",
-        price_per_hour=None,
+def orphan(why: str = "on record as rented, and not in the state", proved: bool = True) -> Stray:
+    return Stray(
+        *("box", "local", "host-2", "t", "box-1"),
         why=why,
         next="pulumi up --stack s    (adopts it)",
         proved=proved,

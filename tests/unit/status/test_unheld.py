@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
+from sweepstack.billing.stray import Stray
 from sweepstack.billing.unheld import Unheld
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth
 from sweepstack.operations import tend
 from sweepstack.status.compose import compose
-from sweepstack.status.snapshot import Orphan, Snapshot
+from sweepstack.status.snapshot import Snapshot
 from tests.unit.status.test_following import NOW, snapshot
 
 
@@ -42,7 +43,9 @@ def test_it_is_told_before_and_is_an_alarm_after_its_deadline() -> None:
 def test_one_that_no_state_has_is_told_while_its_platform_shows_it_and_no_other_is() -> None:
     gone = replace(left(3), box_snapshots=())
     assert not compose(gone).alarms
-    orphan = Orphan("box", "box-0", "host-1", "runpod", None, 0.5, "on record as rented", "pulumi up")
+    orphan = Stray(
+        *("box", "runpod", "host-1"), name="box-0", price_per_hour=0.5, why="on record as rented", next="pulumi up"
+    )
     assert len(compose(replace(gone, orphans=(orphan,))).alarms) == 1
     assert not compose(replace(gone, orphans=(replace(orphan, at_rest=True),))).alarms
     assert not compose(left(3, stopped=True)).alarms

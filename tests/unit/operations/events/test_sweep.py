@@ -10,6 +10,7 @@ import pytest
 
 from sweepstack.billing.balance import Left
 from sweepstack.billing.ledger import Bill, Span, Spent
+from sweepstack.billing.stray import Stray
 from sweepstack.config.events import KINDS
 from sweepstack.core.box_end import ClockFact, TeardownFacts
 from sweepstack.core.budget import Budget
@@ -22,7 +23,7 @@ from sweepstack.operations.events.event import Event
 from sweepstack.operations.events.sweep import events_of
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
-from sweepstack.status.snapshot import BoxSnapshot, Orphan, Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -92,7 +93,9 @@ GONE = Observation(Existence.GONE)
 STILL = Observation(Existence.EXISTS, note="instance 7 can't be reached: it is stopped", stopped=True)
 OUTBID = {"said": "preempted: it was outbid; its disk is kept and bills", "told": Told.PREEMPTED}
 EITHER = {"said": "vast.ai shows both alike", "told": Told.TAKEN_OR_STOPPED}
-ORPHAN = Orphan("box", "box-7", "id-7", "acme", "tag", 2.0, "no state has it", "pulumi up --stack abl")
+ORPHAN = Stray(
+    *("box", "acme", "id-7", "tag", "box-7"), price_per_hour=2.0, why="no state has it", next="pulumi up --stack abl"
+)
 SEALED = (ran("a", "sealed", manifest=DIGEST), ran("b", "failed", final=True, reason="exit code 1"))
 GOES_ON = "$1.50/h goes on"
 
