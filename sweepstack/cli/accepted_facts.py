@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.accepted import AcceptedFact
-from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts
@@ -27,19 +24,6 @@ STALE = "sweepctl profile check --old"
 
 class NoProfile(Unsure):
     """A profile that is there does not hold, so that no fact of it can be asked."""
-
-
-def platforms_in_use(root: Path) -> dict[str, list[dict[str, AcceptedFact]]]:
-    """The platforms that the project's stack files name, each with what every one of these files accepts.
-
-    Raises ConfigError for a stack file that does not read: which platforms it has is not known.
-    """
-    found: dict[str, list[dict[str, AcceptedFact]]] = {}
-    for stack in StackFile.stacks(root):
-        config = load_any(root, stack)
-        for platform in {config.platform} if isinstance(config, StoreConfig) else config.candidates:
-            found.setdefault(platform, []).append(config.accept_facts)
-    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
@@ -368,18 +368,3 @@ class SweepConfig(Shape):
     [accept_facts](#accept_facts)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""
-
-
-ANCHORS: dict[type[BaseModel], str] = {CellsConfig: "cells", Approval: "approval"}
-"""Headings of the shapes that other layers define."""
-
-
-def anchor_of(shape: type[BaseModel]) -> str:
-    """The heading of docs/stack-config.md that lists the keys of `shape`."""
-    found = ANCHORS.get(shape) or getattr(shape, "anchor", "")
-    return found or "approval"
-
-
-def keys_of(shape: type[BaseModel]) -> list[str]:
-    """The keys of `shape` as they are written."""
-    return [field.alias or name for name, field in shape.model_fields.items()]

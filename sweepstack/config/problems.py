@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from sweepstack.config.file import Document, Loc
-from sweepstack.config.model import anchor_of, keys_of
 from sweepstack.config.secret_rules import without_secrets
 from sweepstack.config.secrets import key_shown, may_show
+from sweepstack.core.cells import CellsConfig
 from sweepstack.core.paths import docs_page
 from sweepstack.core.printable import foreign_letters, visible
 from sweepstack.core.suggest import did_you_mean
@@ -192,3 +192,13 @@ def _foot(mistakes: list[Mistake]) -> list[str]:
 def _page(shape: type[BaseModel]) -> str:
     """The heading of the docs that lists the keys of `shape`."""
     return f"{getattr(shape, 'page', DOCS)}#{anchor_of(shape)}"
+
+
+def anchor_of(shape: type[BaseModel]) -> str:
+    """The heading of docs/stack-config.md that lists the keys of `shape`."""
+    return "cells" if shape is CellsConfig else getattr(shape, "anchor", "approval")
+
+
+def keys_of(shape: type[BaseModel]) -> list[str]:
+    """The keys of `shape` as they are written."""
+    return [field.alias or name for name, field in shape.model_fields.items()]

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sweepstack.config.model import SweepConfig, anchor_of, keys_of
+from sweepstack.config.model import SweepConfig
+from sweepstack.config.problems import anchor_of, keys_of
 from sweepstack.config.store import StoreShape
 from sweepstack.core.records import Approval
 

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.accepted_facts import platforms_in_use
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, YES, Out, Unsure, count
 from sweepstack.cli.target import project_root
 from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles import dates
 from sweepstack.profiles.facts import DatedFact, covers, facts_of
@@ -86,10 +87,23 @@ def _path(named: str) -> Path:
     return path
 
 
+def _in_use(root: Path) -> dict[str, list[dict[str, AcceptedFact]]]:
+    """The platforms that the project's stack files name, each with what every one of these files accepts.
+
+    Raises ConfigError for a stack file that does not read: which platforms it has is not known.
+    """
+    found: dict[str, list[dict[str, AcceptedFact]]] = {}
+    for stack in StackFile.stacks(root):
+        config = load_any(root, stack)
+        for platform in {config.platform} if isinstance(config, StoreConfig) else config.candidates:
+            found.setdefault(platform, []).append(config.accept_facts)
+    return found
+
+
 def _stale(months: int, used: bool, out: Out) -> int:
     """Shows the facts that are too old. Exit 1: one is, or an unverified one is under a verb or a clock; 0: none."""
     day = dates.today()
-    uses = platforms_in_use(project_root()) if used else {}
+    uses = _in_use(project_root()) if used else {}
     profiles = load_profiles(uses if used else platforms()).values()
     found = [fact for profile in profiles for fact in facts_of(profile, day) if not _accepted(uses, fact, day)]
     stale = sorted((fact for fact in found if fact.stale(months)), key=_order)
