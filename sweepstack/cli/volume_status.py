@@ -105,7 +105,7 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
     approval = approval_of(sources.target, held.problems)
     kept = []
     for entry in entries:
-        volume = VolumeContext.of(entry, entry.actual_size_gb, entry.policies)
+        volume = VolumeContext.of_entry(entry)
         seen, _ = observe_volume(volume, found.of(entry.native_id))
         verdict = may_end(VolumeEnding(volume, approval, seen, found), full=False)
         kept.append(Kept(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict)))

@@ -409,9 +409,9 @@ def _volumes(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> float:
 def _per_month(inputs: Mapping[str, Any], live: Live, step: Step) -> float:
     """USD a month of a volume by its inputs; its platform's price of a GB where the inputs name none."""
     size, price = _number(inputs.get("size_gb")), _number(inputs.get("price_per_gb_month"))
-    seen = live.volume(step.native_id).entry if price is None and live.volume(step.native_id) else None
-    if seen is not None and seen.actual_size_gb and seen.price_per_month is not None:
-        price = seen.price_per_month / seen.actual_size_gb
+    volume = live.volume(step.native_id) if price is None else None
+    if volume is not None and volume.entry.actual_size_gb and volume.entry.price_per_month is not None:
+        price = volume.entry.price_per_month / volume.entry.actual_size_gb
     return 0.0 if inputs.get("kept") else (size or 0.0) * (price or 0.0)
 
 

@@ -136,7 +136,7 @@ def _prepare(sources: Sources, left: Snapshot | list[VolumeEntry], options: Appr
     """What comes before an approval: the old facts that it relies on, and of a sweep all copies, verified."""
     target, stack, quiet = sources.target, sources.target.stack, steps.quiet
     if not isinstance(left, Snapshot):
-        volumes = [VolumeContext.of(entry) for entry in left]
+        volumes = [VolumeContext.of_entry(entry) for entry in left]
         volume_facts_relied_on(target, options, volumes, approve_line(stack, options, "finish")).write(target)
         return
     without_profile = ask_for_facts(target, options, left.box_snapshots)

@@ -22,7 +22,7 @@ from sweepstack.core.policy_text import NONE, PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.status.engine.state import StackState
+from sweepstack.status.engine.state import BoxEntry, GateEntry, IdentityEntry, StackState, VolumeEntry
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_in_force import (
     FROM,
@@ -94,6 +94,7 @@ def _sources(target: Target) -> Sources | None:
 
 def _entries(state: StackState) -> dict[str, str]:
     """The entries of the state that have a policy: name → its property `policy`."""
+    kinds: dict[str, Sequence[IdentityEntry | BoxEntry | GateEntry | VolumeEntry]]
     kinds = {"identity": state.identities, "box": state.boxes, "gate": state.gates, "volume": state.volumes}
     return {
         f"{kind} {entry.urn.rpartition('::')[2]}": entry.policy

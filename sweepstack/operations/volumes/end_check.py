@@ -27,6 +27,7 @@ from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
 from sweepstack.platforms.registry import load_platform
+from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
 from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.policy_check import binding
@@ -95,6 +96,11 @@ class VolumeContext:
             policies=policies,
         )
         return cls(facts, state.adapter)
+
+    @classmethod
+    def of_entry(cls, entry: VolumeEntry) -> VolumeContext:
+        """The same of an entry of an exported state."""
+        return cls.of(entry, entry.actual_size_gb, entry.policies)
 
     @property
     def store(self) -> EvidenceStore:

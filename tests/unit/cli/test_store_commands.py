@@ -303,7 +303,7 @@ def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep
 
     def way() -> str | None:
         return may_end(
-            VolumeEnding(VolumeContext.of(entry), approval, VolumeSeen(Existence.EXISTS), Survey()), full=True
+            VolumeEnding(VolumeContext.of_entry(entry), approval, VolumeSeen(Existence.EXISTS), Survey()), full=True
         ).way
 
     assert way() == "abandoned"

@@ -82,7 +82,7 @@ def volumes_to_sign(target: Target, approval: Approval) -> Asked:
     """What this approval names, for one more signature. Raises No if none of it is there."""
     sources = open_sources(target)
     named = {action.native_id for action in approval.actions}
-    volumes = [VolumeContext.of(one) for one in sources.state.volumes if one.guarded and one.native_id in named]
+    volumes = [VolumeContext.of_entry(one) for one in sources.state.volumes if one.guarded and one.native_id in named]
     if not volumes:
         raise No("no volume that this approval names is in the state: there is nothing to sign")
     checked = _checked(volumes, approval, _survey(target, sources, volumes), "cosigned")
@@ -178,7 +178,7 @@ def _chosen(sources: Sources, options: ApproveOptions) -> list[VolumeContext]:
                 [f"sweepctl status --stack {sources.target.stack}"],
             )
     wanted = {*options.boxes, *options.abandon} or set(kept)
-    return [VolumeContext.of(entry) for name, entry in kept.items() if name in wanted]
+    return [VolumeContext.of_entry(entry) for name, entry in kept.items() if name in wanted]
 
 
 def _approvals(target: Target) -> dict[str, Approval]:
