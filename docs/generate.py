@@ -245,7 +245,8 @@ def _bare(annotation: Any) -> Any:
 
 def stack_config_page() -> str:
     """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
-    from sweepstack.config.model import SweepConfig, anchor_of
+    from sweepstack.config.model import SweepConfig
+    from sweepstack.config.problems import anchor_of
     from sweepstack.config.store import StoreShape
     from sweepstack.core.attribute_docs import attribute_docs
     from sweepstack.core.records import Approval

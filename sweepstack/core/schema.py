@@ -6,7 +6,7 @@ States, records and receipts carry `schema`, a number; what has none is of befor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -14,6 +14,8 @@ from sweepstack.core.paths import update_fix
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
+SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
+"""The engine's, of a value that is a secret: in a state as on the wire (`provider/wire.py`)."""
 UPDATE_COMMAND = update_fix()
 UPDATE = f"Next: {UPDATE_COMMAND}"
 
@@ -21,17 +23,24 @@ UPDATE = f"Next: {UPDATE_COMMAND}"
 def entry(resource: Mapping[str, Any]) -> dict[str, Any]:
     """What the engine has of one resource, in a state or in a plan, by the names of our models: its inputs, and its
     outputs over them. All that does not come by the plugin's wire is read by this (docs/adr/025)."""
-    return {**inputs(resource), **mapping(resource.get("outputs"))}
+    return {name: _plain(value) for name, value in (inputs(resource) | mapping(resource.get("outputs"))).items()}
 
 
-def inputs(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+def inputs(resource: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs alone, as in `entry`."""
     return mapping(resource.get("inputs"))
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value, if it is a mapping; else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+def mapping(value: Any) -> dict[str, Any]:
+    """The value, if it is a JSON object; else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _plain(value: Any) -> Any:
+    """The value, with a word in place of what a program gave as a secret: a state has it encrypted."""
+    if isinstance(value, dict):
+        return "[secret]" if SIGNATURE_KEY in value else {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def newer(version: Any, known: int = SCHEMA) -> str:

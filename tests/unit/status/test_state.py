@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core import schema
 from sweepstack.core.records import Approval
+from sweepstack.provider import wire
 from sweepstack.status.engine.state import StackState, parse_export
 from tests.unit.entries import DIGEST, box_entry, identity_entry
 
@@ -27,6 +29,15 @@ def test_what_a_newer_version_added_passes() -> None:
     ends = box_entry().teardown.as_inputs() | {"later": 1}
     state = read(later={"a": 1}, teardown=ends)
     assert (state.boxes[0].name, state.problems) == ("box-0", ())
+
+
+def test_a_secret_of_the_program_is_read_as_a_word() -> None:
+    """The state has it encrypted; a program in another language may give a job's variable so."""
+    assert schema.SIGNATURE_KEY == wire.SIGNATURE_KEY
+    secret = {wire.SIGNATURE_KEY: wire.SECRET_SIGNATURE, "ciphertext": "AAAA"}
+    state = read(lease=secret, resources={"deep": [secret]})
+    assert (state.boxes[0].lease, state.boxes[0].resources) == ("[secret]", {"deep": ["[secret]"]})
+    assert state.problems == ()
 
 
 @pytest.mark.parametrize("approval", [APPROVAL | {"only_on": "mondays"}, APPROVAL | {"by": 3}, "yes"])
