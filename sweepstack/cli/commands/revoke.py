@@ -157,5 +157,6 @@ def _named(records: _Records) -> dict[str, Decision]:
 def _known(target: Target, state: StackState) -> Iterator[Approval]:
     """The approvals that can be found: in the stack file, and in the engine's state."""
     found = [approval_of(target) if target.file.path.exists() else None]
-    found += [entry.approval_in_state()[0] for entry in (*state.boxes, *state.gates, *state.volumes)]
+    found += [one.approval for one in state.boxes] + [one.approval for one in state.gates]
+    found += [one.approval for one in state.volumes]
     yield from (approval for approval in found if approval is not None)
