@@ -410,10 +410,10 @@ class World:
     def export(self) -> dict[str, Any]:
         """What `pulumi stack export` prints."""
         identity = {"identity": IDENTITY, "evidence": self.uri, "project": "sweepstack", "stack": STACK}
-        volume = {"adapter": "local", "name": "store", "native_id": self.volume, "location": "here"}
+        volume = {"identity": IDENTITY, "evidence": self.uri, "adapter": "local", "name": "store", "location": "here"}
         resources = [{"urn": "urn:pulumi:s", "type": "pulumi:pulumi:Stack", "custom": False}]
         resources += [self.resource("Identity", "identity", IDENTITY, identity | {"pull_to": "results/sweep-t"})]
-        resources += [self.resource("Volume", "store", self.volume, volume)]
+        resources += [self.resource("Volume", "store", self.volume, volume | {"native_id": self.volume})]
         for box in self.boxes:
             if box.name not in self.gone:
                 resources += box.entries()
