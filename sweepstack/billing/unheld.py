@@ -45,7 +45,7 @@ class Unheld:
         if not self.over and birth.launch_by is not None:
             late = f"{birth.launch_by:%H:%M} UTC"
             return f"{what}: no lease holds it yet, nothing was launched on it; from {late} on this is an alarm"
-        end = f'sweepctl approve --stack {stack} --abandon {birth.box} --reason "…", then pulumi up and pulumi destroy'
+        end = f'sweepctl give-up --stack {stack} data/{birth.box} --reason "…", then pulumi up and pulumi destroy'
         return (
             f"{what} was rented {hours:.1f} h ago{bills}, and nothing was launched on it: no lease of a runner ends "
             f"its bill. Next: pulumi up --stack {stack}; or, to end it, {end}"

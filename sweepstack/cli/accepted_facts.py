@@ -5,7 +5,7 @@ It is asked where a person approves, and nowhere later: what was approved is not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -52,17 +52,17 @@ def relied(
     whose: Iterable[tuple[str | None, str]],
     verb: Leaning,
     names: Sequence[str],
-    command: str,
+    spelled: Callable[[Iterable[str]], str],
 ) -> Relied:
     """The old facts that `verb` relies on for these (platform or None, adapter), all accepted by the stack file or by
-    `names`. Raises No with each that is not, and with `command`, which gets the missing names. `names` may hold no fact
+    `names`. Raises No with each that is not, and with the command that names them too. `names` may hold no fact
     that needs no acceptance: it is passed on purpose, never by habit. Raises NoProfile, with the same command, where
     one does not hold."""
     day, before = dates.today(), accepted_in(target)
     try:
         profiles = profiles_of(target, whose)
     except ConfigError as error:
-        raise NoProfile(str(error), [f"{command}    (once it is mended, or put back)"]) from error
+        raise NoProfile(str(error), [f"{spelled(())}    (once it is mended, or put back)"]) from error
     old = {
         fact.name: fact
         for profile in profiles.values()
@@ -71,11 +71,11 @@ def relied(
     }
     for name in names:
         if name not in old:
-            raise No(f"--accept-fact {name}: {_not_needed(name, profiles, old, verb, day)}", [STALE])
+            raise No(f"fact {name}: {_not_needed(name, profiles, old, verb, day)}", [STALE])
     counted = {name: before[name] for name, fact in old.items() if facts.covers(before.get(name), fact, day)}
     missing = [fact for name, fact in old.items() if name not in counted and name not in names]
     if missing:
-        raise _refusal(missing, verb, before, command)
+        raise _refusal(missing, verb, before, spelled([fact.name for fact in missing]))
     given = {
         name: AcceptedFact.model_validate({"month": old[name].stamp, "accepted": day.isoformat()}) for name in names
     }
@@ -87,8 +87,7 @@ def _refusal(missing: Sequence[DatedFact], verb: Leaning, before: Mapping[str, A
     for fact in missing:
         run_out = f"; what was accepted on {before[fact.name].accepted} counts no more" if fact.name in before else ""
         lines.append(f"  {fact.words}{run_out}")
-    options = "".join(f" --accept-fact {fact.name}" for fact in missing)
-    return No("\n".join(lines), [f"{command}{options}    (once you have looked at the platform's pages)", STALE])
+    return No("\n".join(lines), [f"{command}    (once you have looked at the platform's pages)", STALE])
 
 
 def _not_needed(

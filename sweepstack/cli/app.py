@@ -36,7 +36,7 @@ SECTIONS = (
     ("Watch", ("status", "wait", "logs", "patrol", "tend")),
     ("Change what runs", ("review", "retry", "drop")),
     ("Results", ("pull", "verify", "results", "report", "show", "publish")),
-    ("End", ("approve", "cosign", "revoke", "finish", "confirm", "adopt")),
+    ("End", ("approve", "give-up", "cosign", "revoke", "finish", "confirm", "adopt")),
     ("Money", ("ledger", "audit")),
     ("In a pipeline", ("ci",)),
     ("On a box", ("ssh",)),
@@ -116,6 +116,9 @@ class Commands(Verbs):
         words = old_spellings.rewritten(typed)
         if words != typed:
             print(old_spellings.told(words), file=sys.stderr)
+            sets = old_spellings.variables(words)
+            os.environ.update({name: value for name, _, value in (word.partition("=") for word in words[:sets])})
+            words = words[sets:]
         ours = words[: words.index("--")] if "--" in words else words
         if "--json" not in ours:
             return super().main(words, *rest, **settings)

@@ -41,6 +41,15 @@ def boxes(ctx: typer.Context, incomplete: str) -> list[str]:
     return _fitting(_names(ctx).get("boxes", []), incomplete)
 
 
+def given_up(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What `give-up` takes: first the kinds, then the names of one."""
+    kind, slash, _ = incomplete.partition("/")
+    if not slash:
+        return _fitting(("cell/", "data/", "unclaimed/", "fact/"), incomplete)
+    names = _names(ctx).get({"cell": "cells", "data": "boxes", "unclaimed": "boxes"}.get(kind, ""), [])
+    return _fitting((f"{kind}/{name}" for name in names), incomplete)
+
+
 def cells_or_boxes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Boxes after --setup or --runner, else cells."""
     return (boxes if ctx.params.get("setup") or ctx.params.get("runner") else cells)(ctx, incomplete)

@@ -5,10 +5,13 @@ They work until 0.2. No help, no completion and no page shows them.
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from collections.abc import Sequence
 
 UNTIL = "0.2"
+_VARIABLE = re.compile(r"SWEEPSTACK_[A-Z_]+=")
 NOW = {
     "curves": "results --plot",
     "exec": "ssh",
@@ -26,6 +29,14 @@ NOW = {
     "approve --cosign": "cosign",
     "cosign --approval": "cosign",
     "approve --revoke": "revoke",
+    "approve|give-up --waive": "give-up cell/",
+    "approve|give-up --abandon": "give-up data/",
+    "approve|give-up --waive-unclaimed": "give-up unclaimed/",
+    "approve|give-up --accept-fact": "give-up fact/",
+    "approve|give-up|finish --receipt": "*",
+    "policy --policy": "*",
+    "approve|give-up|finish|cosign|policy|show --signing-key": "SWEEPSTACK_SIGNING_KEY= *",
+    "approve|give-up|finish|cosign|policy --signer": "SWEEPSTACK_SIGNER= *",
     "confirm-gone --never-rented": "confirm never-rented",
     "confirm-gone --peer": "confirm peer",
     "confirm-gone": "confirm gone",
@@ -34,32 +45,44 @@ NOW = {
     "worker-ended": "confirm worker",
 }
 """Old spelling → new one, in the order in which they are looked up, each in what came of those before. On the left
-stands a command, and what else picks the row: an option anywhere on the line (such a row stands before the one of the
-command alone), or names of arguments in capitals. The right side takes their place: the option's words stand where the
-option stood, whose value stays; the arguments are filled in; the rest of the line follows."""
+stands a command, or several, and what else picks the row: an option anywhere on the line (such a row stands before the
+one of the command alone), or names of arguments in capitals. The right side takes their place, `*` for the command as
+it is: the option's words stand where the option stood, and its value stays, behind a word with `/` at its end without
+a space, or is what a variable of the environment is set to; the arguments are filled in; the rest of the line follows.
+"""
 
 
 def rewritten(words: Sequence[str]) -> list[str]:
-    """The words after `sweepctl` as they are typed now. Words after `--` are another program's, and stay."""
+    """The words after `sweepctl` as they are typed now, variables of the environment (NAME=value) before them. Words
+    after `--` are another program's, and stay."""
     now = list(words)
     for old, new in NOW.items():
-        now = _by(old, new, now) or now
+        while (by := _by(old, new, now)) is not None:
+            now = by
     return now
+
+
+def variables(words: Sequence[str]) -> int:
+    """How many words at the beginning set a variable of the environment."""
+    return sum(1 for _ in itertools.takewhile(_VARIABLE.match, words))
 
 
 def told(words: Sequence[str]) -> str:
     """What a person who typed an old spelling is told."""
-    return f"note: this is spelled `{shlex.join(['sweepctl', *words])}` now; the old spelling works until {UNTIL}"
+    sets = variables(words)
+    line = shlex.join([*(["env"] if sets else []), *words[:sets], "sweepctl", *words[sets:]])
+    return f"note: this is spelled `{line}` now; the old spelling works until {UNTIL}"
 
 
 def _by(old: str, new: str, words: list[str]) -> list[str] | None:
     """The words by one row; None where it doesn't fit."""
-    named = old.split()
+    named, sets = old.split(), variables(words)
     command = [word for word in named if word.islower() and not word.startswith("-")]
-    if words[: len(command)] != command:
+    typed = words[sets : sets + len(command)]
+    if len(typed) < len(command) or not all(word in one.split("|") for word, one in zip(typed, command, strict=True)):
         return None
     end = words.index("--") if "--" in words else len(words)
-    rest, beyond = words[len(command) : end], words[end:]
+    before, rest, beyond = words[:sets], words[sets + len(command) : end], words[end:]
     filled: dict[str, str] = {}
     for word in named[len(command) :]:
         at = _place(rest, word)
@@ -69,10 +92,17 @@ def _by(old: str, new: str, words: list[str]) -> list[str] | None:
             filled[word] = rest.pop(at)
             continue
         options = [one for one in new.split() if one.startswith("-")]
-        _, joined, value = rest[at].partition("=")
-        rest[at : at + 1] = [*options, *([value] if joined else [])]
-        new = " ".join(one for one in new.split() if not one.startswith("-"))
-    return [*(filled.get(word, word) for word in new.split()), *rest, *beyond]
+        glued = next((one for one in new.split() if one.endswith(("/", "="))), "")
+        _, joined, value = rest.pop(at).partition("=")
+        if glued and not joined:
+            value = rest.pop(at) if at < len(rest) else ""
+        if glued.endswith("="):
+            before.append(glued + value)
+        else:
+            rest[at:at] = [*options, *([glued + value] if glued or joined else [])]
+        new = " ".join(one for one in new.split() if one not in options and one != glued)
+    now = typed if new == "*" else [filled.get(word, word) for word in new.split()]
+    return [*before, *now, *rest, *beyond]
 
 
 def _place(rest: list[str], word: str) -> int | None:

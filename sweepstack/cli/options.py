@@ -33,18 +33,21 @@ ErrorsAsJson = Annotated[
 ]
 Box = Annotated[str, typer.Argument(metavar="BOX", help="A box's name.", autocompletion=completion.boxes)]
 Receipt = Annotated[
-    str | None, typer.Option(metavar="sha256:…", help="The receipt's whole digest: naming it is your approval.")
+    str | None, typer.Argument(metavar="[sha256:…]", help="The receipt's whole digest: naming it is your approval.")
 ]
+Boxes = Annotated[
+    list[str] | None,
+    typer.Option("--box", metavar="BOX", help="Only this box. Repeatable.", autocompletion=completion.boxes),
+]
+Verb = Annotated[str, typer.Option(metavar="destroy|stop", help="What the approval allows.")]
 Expires = Annotated[str, typer.Option(metavar="72h", help="How long the approval holds, 30d at most.")]
-Sign = Annotated[bool, typer.Option("--sign", help="Sign the approval with your SSH key.")]
-SigningKey = Annotated[
-    str | None,
+Sign = Annotated[
+    bool,
     typer.Option(
-        "--signing-key", metavar="PATH", help="The key; default: git's user.signingkey, else SWEEPSTACK_SSH_KEY."
+        "--sign",
+        help="Sign it: as git's user.email, or SWEEPSTACK_SIGNER; with the SSH key of git's user.signingkey, or "
+        "SWEEPSTACK_SIGNING_KEY.",
     ),
-]
-SignerName = Annotated[
-    str | None, typer.Option("--signer", metavar="NAME", help="Who signs; default: git's user.email.")
 ]
 AcceptFact = Annotated[
     list[str] | None,

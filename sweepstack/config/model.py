@@ -364,7 +364,7 @@ class SweepConfig(Shape):
     overrides: dict[PlatformName, Override] = Field(default_factory=dict)
     """facts that replace those of a profile: [overrides](#overrides)"""
     accept_facts: dict[FactName, AcceptedFact] = Field(default_factory=dict)
-    """old facts of a profile that an approval may rely on, by name; written by `sweepctl approve --accept-fact`:
+    """old facts of a profile that an approval may rely on, by name; written by `sweepctl give-up fact/NAME`:
     [accept_facts](#accept_facts)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""

@@ -43,7 +43,7 @@ class StoreShape(Shape):
     """where the records of these volumes lie (which sweeps used them, what was approved): a folder, relative to the
     project, or `s3://bucket/prefix`; not the one of a sweep"""
     accept_facts: dict[FactName, AcceptedFact] = Field(default_factory=dict)
-    """old facts of a profile that an approval may rely on, by name; written by `sweepctl approve --accept-fact`:
+    """old facts of a profile that an approval may rely on, by name; written by `sweepctl give-up fact/NAME`:
     [accept_facts](#accept_facts)"""
     approval: Approval | None = None
     """written by `sweepctl approve`: [approval](#approval)"""

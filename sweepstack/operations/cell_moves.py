@@ -165,7 +165,7 @@ def _taken(store: EvidenceStore, launch: Launch, names: set[str], other: OtherBo
         raise EvidenceError(
             "it was not stopped by sweepstack and can't be read: a cell may have started there after its journal was "
             f"copied last. Start it (boxes.{launch.box}.want: running), or give up what is only there: "
-            f"sweepctl approve --abandon {launch.box}"
+            f"sweepctl give-up data/{launch.box}"
         )
     # Nothing runs there. Before its runner starts again, `settle` takes out of its queue what others have.
     return _forget(store, launch, {name for name in names if not started(journal.cells.get(name))})

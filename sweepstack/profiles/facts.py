@@ -143,7 +143,7 @@ def notes(profile: Profile, accepted: Mapping[str, AcceptedFact], day: date) -> 
             before = f"; what was accepted on {acceptance.accepted} counts no more" if acceptance is not None else ""
             said.append(
                 f"{fact.words}, and {' and '.join(VERB_WORDS[verb] for verb in verbs)} there can't be undone{before}: "
-                f"look at its console, then `sweepctl approve` needs --accept-fact {fact.name}"
+                f"look at its console, then `sweepctl give-up fact/{fact.name}` approves"
             )
         elif acceptance is not None:
             said.append(f"{fact.words}: accept_facts.{fact.name} is not needed any more; take it out")

@@ -103,13 +103,13 @@ def _copied_first(snapshot: Snapshot, view: SweepView, ways: Sequence[str]) -> l
 
 def _given_up(named: Sequence[str]) -> bool:
     """Whether one of these commands gives boxes of the state up; `audit --end` does that to a box beside it."""
-    return any("sweepctl approve " in way and gives_up(way) for way in named)
+    return any("sweepctl give-up " in way and gives_up(way) for way in named)
 
 
 def _is_refused(way: str) -> bool:
     """Whether this command needs now what keeps `pulumi up` from going through. Not where it first waits for cells: it
     may be able to by then."""
-    begins = way.startswith(("sweepctl approve ", "pulumi up "))
+    begins = way.startswith(("sweepctl approve ", "sweepctl give-up ", "pulumi up "))
     return begins or ("sweepctl finish " in way and not way.startswith("sweepctl wait "))
 
 
@@ -667,7 +667,7 @@ def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     name, end = box_snapshot.box.name, f"pulumi destroy --stack {stack}"
     known = [way for way in _named_in(box_snapshot.seen.note, stack) if way.startswith("sweepctl confirm host ")]
     back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
-    abandon = f'sweepctl approve --stack {stack} --abandon {name} --reason "…" && {end}    (where it never will)'
+    abandon = f'sweepctl give-up --stack {stack} data/{name} --reason "…" && {end}    (where it never will)'
     return [*(known or [back]), abandon]
 
 

@@ -1,6 +1,6 @@
 """Keeps abandonments where the delete of a box finds them, even if the program can't be run any more.
 
-`sweepctl approve --abandon` writes one into the evidence, as the box's clearance; if that can't be written, on this
+`sweepctl give-up data/BOX` writes one into the evidence, as the box's clearance; if that can't be written, on this
 computer. Each is a whole approval for one box: verb, native id, reason, expiry. It ends nothing by itself: the delete
 asks `sweepstack.teardown.check.may_end` with it, as with the approval in the state (docs/adr/015).
 """

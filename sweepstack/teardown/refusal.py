@@ -16,7 +16,7 @@ from sweepstack.teardown.revocation import WRITTEN_AGAIN
 from sweepstack.teardown.unclaimed import lock_reason
 from sweepstack.teardown.ways import sure_first
 
-_BOX = re.compile(r"\bsweepctl ([a-z-]+(?: [a-z][a-z-]*)?)( --abandon)? BOX\b")
+_BOX = re.compile(r"\bsweepctl ([a-z-]+(?: [a-z][a-z-]*)?)((?: --abandon)? | data/)BOX\b")
 SHOWN = 12
 """Number of cells that are listed one by one; the others are counted."""
 
@@ -91,13 +91,13 @@ def next_commands(
         ways = of_another_account(stack, [verdict.account_problem])
         return [("next" if index == 0 else "", way) for index, way in enumerate(ways)]
     destroy = f"pulumi destroy --stack {stack}"
-    boxes = " ".join(f"--abandon {name}" for name in sorted({facts.name, *others}))
-    abandon = f'sweepctl approve --stack {stack} {boxes} --reason "…" && {destroy}'
+    boxes = " ".join(f"data/{name}" for name in sorted({facts.name, *others}))
+    abandon = f'sweepctl give-up --stack {stack} {boxes} --reason "…" && {destroy}'
     if any(WRITTEN_AGAIN in reason for reason in verdict.reasons):
         return [("next", revoked_again(stack)), ("give up", abandon)]
     let_go = []
     if lock_reason(verdict.unclaimed, None):
-        command = f'sweepctl approve --stack {stack} --waive-unclaimed {facts.name} --reason "…"'
+        command = f'sweepctl give-up --stack {stack} unclaimed/{facts.name} --reason "…"'
         let_go = [("let go", f"{command}    (the unclaimed bytes)")]
         if verdict.held_by_unclaimed:
             return [("next", f"{command} && sweepctl finish --stack {stack}"), ("give up", abandon)]
@@ -131,8 +131,8 @@ def next_commands(
     bad = [cell for cell in verdict.unsettled if cell.state in REFUSED or cell.state in ("failed", "missing")]
     if bad:
         states = ", ".join(sorted({cell.state for cell in bad}))
-        waive = " ".join(f"--waive {cell.name}" for cell in bad)
-        done = f'sweepctl approve --stack {stack} {waive} --reason "…" && pulumi up --stack {stack} && {destroy}'
+        lost = " ".join(f"cell/{cell.name}" for cell in bad)
+        done = f'sweepctl give-up --stack {stack} {lost} --reason "…" && pulumi up --stack {stack} && {destroy}'
         rows.append(("accept", f"{done}    ({states})"))
     return [*rows, *let_go, ("give up", abandon)]
 
@@ -163,7 +163,7 @@ def seen_ended(stack: str, box: str, adapter: str) -> str:
     """
     if not has_address(adapter):
         return ""
-    give_up = f'sweepctl approve --stack {stack} --abandon {box} --reason "…"'
+    give_up = f'sweepctl give-up --stack {stack} data/{box} --reason "…"'
     return f'{give_up} && sweepctl confirm gone --stack {stack} {box} --saw "…"    (once you saw that it has ended)'
 
 
@@ -171,7 +171,7 @@ def of_box(words: str, box: str, stack: str = "") -> str:
     """The words of a host, which knows no name of ours: its commands with the name of the box instead of BOX. Of "" for
     the box, as they are."""
     of_stack = f" --stack {stack}" if stack else ""
-    return _BOX.sub(rf"sweepctl \1{of_stack}\2 {box}", words) if box else words
+    return _BOX.sub(rf"sweepctl \1{of_stack}\2{box}", words) if box else words
 
 
 def out_of_lost(stack: str, box: str, *, price_per_hour: float | None, safe: bool) -> list[str]:
@@ -186,7 +186,7 @@ def out_of_lost(stack: str, box: str, *, price_per_hour: float | None, safe: boo
         return [f"{confirm}    ({when})"]
     return [
         f"sweepctl status --stack {stack}    (once its folder is back: nothing is lost then)",
-        f'sweepctl approve --stack {stack} --abandon {box} --reason "…" && {confirm}    ({when})',
+        f'sweepctl give-up --stack {stack} data/{box} --reason "…" && {confirm}    ({when})',
     ]
 
 

@@ -170,7 +170,7 @@ def stop_line(facts: BoxFacts, bills_after: Iterable[str], price_after: float | 
 
 def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str, now: datetime | None = None) -> str:
     """The text when a stop is refused. First line: nothing was stopped."""
-    word = f"sweepctl approve --stack {stack} --verb {STOP}"
+    of_it = f"--stack {stack} --verb {STOP}"
     why = [reason for reason in verdict.reasons if reason != risk.words(facts.kills)]  # said on a line of its own
     rows = [
         ("locked because", "; ".join(why) or "not approved"),
@@ -178,10 +178,10 @@ def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str,
         ("would survive", f"{', '.join(facts.keeps) or 'nothing of the box'}; the evidence at {facts.evidence}"),
         ("waiting costs", waiting_cost(facts, now=now)),
         ("next", f"sweepctl wait --stack {stack} --for done    (what sealed cells left on scratch may go)"),
-        ("let it go", f'{word} --abandon {facts.name} --reason "…" && pulumi up --stack {stack}'),
+        ("let it go", f'sweepctl give-up {of_it} data/{facts.name} --reason "…" && pulumi up --stack {stack}'),
     ]
     if verdict.cells and not verdict.unsettled:
-        rows[4] = ("next", f"{word} --box {facts.name} && pulumi up --stack {stack}")
+        rows[4] = ("next", f"sweepctl approve {of_it} --box {facts.name} && pulumi up --stack {stack}")
     rows.append(("undo", f"boxes.{facts.name}.want: running"))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]

@@ -145,7 +145,7 @@ def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:
     if waiver.listed is None:
         return (
             f"{now} on it belong to no sealed cell, and the approval that lets {then} go is of an older sweepctl, "
-            f'which kept no list: run `sweepctl approve --waive-unclaimed {waiver.box} --reason "…"` again'
+            f'which kept no list: run `sweepctl give-up unclaimed/{waiver.box} --reason "…"` again'
         )
     if waiver.listed != found.listed:
         return (

@@ -14,21 +14,21 @@ from sweepstack.onbox.common.errors import ONLY_IF
 GIVES_UP, NOT_BACK = "gives them up", "where it will not come back"
 """What is said behind the command that gives boxes up. The second one: evidence that can't be read may be away for an
 hour."""
-_CELLS = re.compile(r"\bsweepctl (drop |approve .*--waive)")
+_CELLS = re.compile(r"\bsweepctl (drop |give-up .*(cell|unclaimed)/)")
 _LOOKS = re.compile(r"sweepctl (status|logs|doctor|audit|results)\b")
-_BOXES = re.compile(r"\bsweepctl (approve|audit) .*--abandon\b")
+_BOXES = re.compile(r"\bsweepctl (give-up .*\bdata/|audit .*--abandon\b)")
 
 
 def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:
     """The way that is always there: by name, with a reason, and on record. `when`: what is said behind it."""
-    names = " ".join(f"--abandon {name}" for name in sorted(boxes))
-    return f'sweepctl approve --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    ({when})'
+    names = " ".join(f"data/{name}" for name in sorted(boxes))
+    return f'sweepctl give-up --stack {stack} {names} --reason "…" && pulumi destroy --stack {stack}    ({when})'
 
 
 def accept(stack: str, cells: Iterable[str], when: str) -> str:
     """The way that does without these cells, or takes them as they are, and finishes."""
-    waive = " ".join(f"--waive {name}" for name in cells)
-    return f'sweepctl approve --stack {stack} {waive} --reason "…" && sweepctl finish --stack {stack}    ({when})'
+    lost = " ".join(f"cell/{name}" for name in cells)
+    return f'sweepctl give-up --stack {stack} {lost} --reason "…" && sweepctl finish --stack {stack}    ({when})'
 
 
 def gives_up(way: str) -> bool:

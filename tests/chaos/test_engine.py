@@ -119,7 +119,7 @@ class Play:
             assert typed < MOST_COMMANDS, f"stuck: {self.world.rentals()} bill after {typed} commands\n{self}"
             typed += 1
             if not self.world.rentals() <= self.let_go:
-                self.command("sweepctl", "approve", "--abandon", "box-0", "--reason", "a drill")
+                self.command("sweepctl", "give-up", "data/box-0", "--reason", "a drill")
                 self.let_go |= self.world.rentals()
             elif not self.cleared():
                 self.command("pulumi", "up")

@@ -236,7 +236,7 @@ def test_c01_an_approval_of_what_was_never_verified(finished: Stack) -> None:
     """Pulled and not verified: refused with whatever approval."""
     verified = finished
     ok(verified.sweepctl("pull"))
-    approve = verified.sweepctl("approve", "--receipt", "sha256:" + "1" * 64)
+    approve = verified.sweepctl("approve", "sha256:" + "1" * 64)
     assert approve.rc != 0, str(approve)
     assert "is not in" in " ".join(approve.err.split()), str(approve)
     still_refused(verified, reason="0 of 2 cells verified")
@@ -250,8 +250,8 @@ def test_only_a_person_approves(verified: Stack) -> None:
     for words, said in {
         (): "there is no terminal to ask at: to approve, give the receipt's whole digest",
         ("--yes",): "No such option: --yes",
-        ("--receipt", receipt[:20]): f"{receipt[:20]} is not a whole digest",
-        ("--receipt", "sha256:" + "0" * 64): "the receipt sha256:" + "0" * 64 + " is not in",
+        (receipt[:20],): f"{receipt[:20]} is not a whole digest",
+        ("sha256:" + "0" * 64,): "the receipt sha256:" + "0" * 64 + " is not in",
     }.items():
         result = verified.sweepctl("approve", *words)
         assert_failed(result, said)

@@ -28,7 +28,7 @@ def refuses(stack: Stack, *cells: str) -> None:
         assert item["state"] in BAD_STATES if bad else item["state"] == "verified", f"{item}\n{result}"
         assert bool(item["reasons"]) == bad, f"{item}\n{result}"
     assert (document["verified"], document["total"]) == (len(stack.cells) - len(cells), len(stack.cells)), str(result)
-    refused = stack.sweepctl("approve", "--receipt", document["receipt"])
+    refused = stack.sweepctl("approve", document["receipt"])
     assert refused.rc != 0, f"approved\n{refused}"
     for cell in cells:
         assert cell in refused.text, f"the refusal does not name {cell}\n{refused}"

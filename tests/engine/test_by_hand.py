@@ -164,11 +164,11 @@ def test_its_folder_and_the_state_are_lost(hand: HandStack) -> None:
     for said in (up, hand.sweepctl("status"), hand.run("sweepctl", "audit"), hand.destroy()):
         words = " ".join(said.text.split())
         assert said.rc != 0, str(said)
-        assert "sweepctl approve --stack t --abandon box-0 --reason" in words, str(said)
+        assert "sweepctl give-up --stack t data/box-0 --reason" in words, str(said)
         assert "&& sweepctl confirm gone --stack t box-0 --saw" in words, str(said)
     early = hand.sweepctl("confirm", "gone", "box-0", "--saw", "the tab is closed")
     assert_failed(early, "the end of box box-0", "was not begun")
-    approved = ok(hand.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    approved = ok(hand.sweepctl("give-up", "data/box-0", "--reason", "a drill"))
     assert 'sweepctl confirm gone --stack t box-0 --saw "…"' in approved.text
     ok(hand.sweepctl("confirm", "gone", "box-0", "--saw", "the tab is closed"))
     ok(hand.destroy())

@@ -35,9 +35,9 @@ def given_up(stack: Stack) -> Result:
     """What the refusal says, typed."""
     refused = stack.destroy()
     assert_refused(refused)
-    line = f'sweepctl approve --stack {stack.name} --abandon box-0 --reason "…" && pulumi destroy --stack {stack.name}'
+    line = f'sweepctl give-up --stack {stack.name} data/box-0 --reason "…" && pulumi destroy --stack {stack.name}'
     assert line in refused.text, str(refused)
-    approved = ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    approved = ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill"))
     assert f"pulumi destroy --stack {stack.name}" in approved.text
     ended = ok(stack.destroy())
     assert stack.native_ids() == []
@@ -73,7 +73,7 @@ def test_after_the_computer_was_renamed(small_finished: Stack) -> None:
     ok(renamed(*line.split()))
     ok(renamed("sweepctl", "pull", "--stack", stack.name))
     receipt = ok(renamed("sweepctl", "verify", "--json", "--stack", stack.name)).json()["receipt"]
-    ok(renamed("sweepctl", "finish", "--receipt", receipt, "--stack", stack.name))
+    ok(renamed("sweepctl", "finish", receipt, "--stack", stack.name))
     assert stack.native_ids() == []
 
 
@@ -99,5 +99,5 @@ def test_after_the_backend_was_lost(small_finished: Stack, monkeypatch: pytest.M
     ok(stack.up())
     assert (stack.native_ids(), len(stack.births())) == ([native_id], 1)
     ok(stack.sweepctl("pull"))
-    ok(stack.sweepctl("finish", "--receipt", str(stack.verify()["receipt"])))
+    ok(stack.sweepctl("finish", str(stack.verify()["receipt"])))
     assert stack.native_ids() == []

@@ -92,7 +92,7 @@ def test_the_loop_of_a_wheel_and_of_its_next_version(project: Project, tmp_path:
     assert "0 of 2 cells verified" in preview.text
     ok(project.run("sweepctl", "pull", "--stack", STACK))
     verified = ok(project.run("sweepctl", "verify", "--stack", STACK, "--json")).json()
-    ok(project.run("sweepctl", "approve", "--stack", STACK, "--receipt", verified["receipt"]))
+    ok(project.run("sweepctl", "approve", "--stack", STACK, verified["receipt"]))
     ok(project.run("pulumi", "up", "--stack", STACK, "--yes"))
     ok(project.run("pulumi", "destroy", "--stack", STACK, "--yes"))
     assert "everything that bills is known to a state" in ok(project.run("sweepctl", "audit")).text

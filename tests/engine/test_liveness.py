@@ -42,8 +42,8 @@ class WayOut:
 
     def abandons(self, *boxes: str, preview: bool = False) -> None:
         """The last way out: a person abandons what is on the boxes, `up`, `destroy`."""
-        flags = [word for box in boxes for word in ("--abandon", box)]
-        self.types("sweepctl", "approve", *flags, "--reason", "a drill")
+        lost = [f"data/{box}" for box in boxes]
+        self.types("sweepctl", "give-up", *lost, "--reason", "a drill")
         self.types("pulumi", "up", preview=preview)
         self.types("pulumi", "destroy", preview=preview)
 
@@ -141,7 +141,7 @@ def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
     with (training.box_dir("box-0") / "data/sweep/runner.log").open("a") as log:
         log.write("a line of the runner\n")
     out = WayOut(training)
-    out.types("sweepctl", "approve", "--abandon", "box-0", "--reason", "a drill")
+    out.types("sweepctl", "give-up", "data/box-0", "--reason", "a drill")
     up = out.types("pulumi", "up", "--diff")
     assert "abandon" in up.text.lower(), f"the diff does not show it\n{up}"
     assert len(training.started()) == starts
@@ -307,10 +307,10 @@ def test_a_failed_cell_is_waived(small: Stack) -> None:
     small.wait_idle()
     ok(small.sweepctl("pull"))
     receipt = small.verify()["receipt"]
-    approved = small.sweepctl("approve", "--receipt", receipt)
-    assert_failed(approved, "not approved; nothing was written", "seed1 is failed in the receipt", "--waive seed1")
+    approved = small.sweepctl("approve", receipt)
+    assert_failed(approved, "not approved; nothing was written", "seed1 is failed in the receipt", "cell/seed1")
     out = WayOut(small)
-    out.types("sweepctl", "approve", "--receipt", receipt, "--waive", "seed1", "--reason", "it diverges")
+    out.types("sweepctl", "give-up", receipt, "cell/seed1", "--reason", "it diverges")
     out.types("pulumi", "up")
     out.types("pulumi", "destroy")
     out.is_over()
@@ -327,7 +327,7 @@ def test_the_work_dir_is_not_on_this_machine(small_finished: Stack) -> None:
         assert f"job.workdir: {small.job} is not a folder" in refused.text
         ok(small.sweepctl("pull"))
         out = WayOut(small)
-        out.types("sweepctl", "approve", "--receipt", small.verify()["receipt"])
+        out.types("sweepctl", "approve", small.verify()["receipt"])
         said = out.types("pulumi", "up")
         assert "The teardown goes on without it" in said.text
         assert "0 of 2 cells verified" not in said.text

@@ -137,7 +137,7 @@ def test_a_box_goes_while_two_others_run(one_box: Stack) -> None:
     assert owners(stack)["box-2"] == set(going), "its unstarted cells did not move"
     (stack.control / f"hold-{going[0]}").unlink()
     stack.wait_for(lambda: set(going) <= stack.sealed(), "the started cell of the box that goes")
-    ok(stack.sweepctl("finish", "--box", "box-2", "--receipt", receipt_after_pull(stack)))
+    ok(stack.sweepctl("finish", "--box", "box-2", receipt_after_pull(stack)))
     stack.boxes = ("box-0", "box-1")
     assert len(stack.native_ids()) == 2
     stack.release()
@@ -162,7 +162,7 @@ def test_cells_of_an_abandoned_box_are_brought_in_elsewhere(one_box: Stack) -> N
     add_boxes(stack, "box-1")
     ok(stack.up())
     lost = stack.started("box-1")
-    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "a drill"))
+    ok(stack.sweepctl("give-up", "data/box-1", "--reason", "a drill"))
     want(stack, "box-1", "gone")
     ok(stack.up())
     stack.boxes = ("box-0",)
@@ -220,7 +220,7 @@ def test_a_refused_change_of_resources_names_the_way_and_the_way_works(one_box: 
     ran_here = Counter(stack.started("box-0"))
     assert ran_here + ran_there == Counter(SEEDS)
     assert set(first) <= set(ran_here)
-    ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", receipt_after_pull(stack)))
+    ok(stack.sweepctl("finish", "--box", "box-0", receipt_after_pull(stack)))
     assert len(stack.native_ids()) == 1
 
 

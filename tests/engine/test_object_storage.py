@@ -48,7 +48,7 @@ def test_the_loop(make_stack: Callable[..., Stack], server: S3Server) -> None:
     again = stack.verify()
     assert again["receipt"] == verified["receipt"]
     assert again["moved"]["unchanged"] > 0
-    ok(stack.sweepctl("approve", "--receipt", again["receipt"]))
+    ok(stack.sweepctl("approve", again["receipt"]))
     assert "cleared" in ok(stack.up("--diff")).text
 
     before = stack.native_ids()

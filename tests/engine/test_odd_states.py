@@ -46,7 +46,7 @@ def test_a_state_that_a_hand_has_damaged(small_finished: Stack) -> None:
     assert "internal error" not in refused.text, str(refused)
     ok(stack.up())
     ok(stack.sweepctl("pull"))
-    ok(stack.sweepctl("finish", "--receipt", str(stack.verify()["receipt"])))
+    ok(stack.sweepctl("finish", str(stack.verify()["receipt"])))
     assert stack.native_ids() == []
 
 

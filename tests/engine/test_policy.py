@@ -26,7 +26,7 @@ def _too_long(given: Approval | None) -> Approval:
 def test_a_deleted_policy_still_binds_up_and_destroy(small_finished: Stack) -> None:
     """Each rule, and each copy alone: tests/unit/provider/test_policy.py, tests/unit/teardown/test_policy.py."""
     stack, file = small_finished, small_finished.checkout / "policy.yaml"
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "2h"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill", "--expires", "2h"))
     file.write_text(POLICY)
     locked = ok(stack.up())
     assert "may hold for 1h at most (policy.yaml line 2)" in locked.text, str(locked)
@@ -47,7 +47,7 @@ def test_a_deleted_policy_still_binds_up_and_destroy(small_finished: Stack) -> N
     assert len(stack.native_ids()) == 1
     shown = stack.sweepctl("policy")
     assert (shown.rc, "missing, and not approved" in shown.text) == (1, True), str(shown)
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "1h"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill", "--expires", "1h"))
     ok(stack.destroy())
     assert stack.native_ids() == []
 
@@ -68,9 +68,9 @@ def test_an_edited_export_another_state_and_one_target_loosen_nothing(small_fini
 
         stack.edit_state(edit)
 
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "1h"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill", "--expires", "1h"))
     without(("Box", "Gate", "Queue"))
-    given_up = stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "2h")
+    given_up = stack.sweepctl("give-up", "data/box-0", "--reason", "a drill", "--expires", "2h")
     assert given_up.rc == 1, str(given_up)
     assert "may hold for 1h at most" in given_up.text, "the identity has the text"
     store = EvidenceStore.open(evidence_uri(stack.checkout, str(stack.evidence)) or "")
@@ -90,6 +90,6 @@ def test_an_edited_export_another_state_and_one_target_loosen_nothing(small_fini
     assert "no text of it is here" in lost.text, str(lost)
     file.write_text(POLICY)
     ok(stack.up())
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill", "--expires", "1h"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill", "--expires", "1h"))
     ok(stack.destroy())
     assert stack.native_ids() == []

@@ -52,7 +52,7 @@ def test_nothing_is_rented_for_the_new_name_of_a_locked_box(one_box: Stack) -> N
     stack.wait_done()
     stack.wait_idle()
     ok(stack.sweepctl("pull"))
-    ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", str(stack.verify()["receipt"])))
+    ok(stack.sweepctl("finish", "--box", "box-0", str(stack.verify()["receipt"])))
     assert len(stack.native_ids()) == 1
     rename(stack, "other")
     ok(stack.up())
@@ -64,7 +64,7 @@ def test_a_box_whose_end_is_approved_may_get_another_name(one_box: Stack) -> Non
     """In one change: the new one is rented, the old one ends."""
     stack = one_box
     (old,) = stack.native_ids()
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill"))
     rename(stack, "other")
     ok(stack.pulumi("preview"))
     ok(stack.up())

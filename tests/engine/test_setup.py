@@ -52,7 +52,7 @@ def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..
     assert (kept / "runner.log").exists()
     shutil.rmtree(kept.parent)
     shutil.rmtree(stack.evidence / "records" / "box-logs")
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "a drill"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill"))
     ok(stack.destroy())
     assert stack.native_ids() == []
     said = ok(stack.sweepctl("logs", "--setup", "box-0"))

@@ -88,15 +88,15 @@ def test_what_dies_with_a_stop_and_is_nowhere_else_must_be_let_go(at_work: Stack
     before = stack.snapshot()
     for refused in (stack.pulumi("preview"), stack.up()):
         assert refused.rc != 0
-        for words in ("REFUSED. Nothing was stopped", "cache.bin", "--verb stop --abandon box-1", "$1.25/h"):
+        for words in ("REFUSED. Nothing was stopped", "cache.bin", "--verb stop data/box-1", "$1.25/h"):
             assert words in refused.text, f"{words!r}\n{refused}"
         stack.assert_unchanged(before, refused)
-    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "all of it may go"))
+    ok(stack.sweepctl("give-up", "data/box-1", "--reason", "all of it may go"))
     refused = stack.up()
     assert refused.rc != 0
     assert "the approval allows destroy, not stop" in refused.text, str(refused)
     assert precious.exists()
-    word = ok(stack.sweepctl("approve", "--verb", "stop", "--abandon", "box-1", "--reason", "a cache"))
+    word = ok(stack.sweepctl("give-up", "--verb", "stop", "data/box-1", "--reason", "a cache"))
     assert "cache.bin" in word.text
     ok(stack.up())
     assert phases(stack)["box-1"][0] == "stopped"
@@ -177,8 +177,8 @@ def test_one_approval_with_both_verbs(finished: Stack) -> None:
     (scratch(stack, "box-0") / "notes.txt").write_text("may go")
     ok(stack.sweepctl("pull"))
     digest = stack.verify()["receipt"]
-    ok(stack.sweepctl("approve", "--verb", "stop", "--abandon", "box-0", "--reason", "notes"))
-    ok(stack.sweepctl("approve", "--box", "box-1", "--receipt", digest))
+    ok(stack.sweepctl("give-up", "--verb", "stop", "data/box-0", "--reason", "notes"))
+    ok(stack.sweepctl("approve", "--box", "box-1", digest))
     assert {(action["box"], action["verb"]) for action in stack.config()["approval"]["actions"]} == {
         ("box-0", "stop"),
         ("box-1", "destroy"),

@@ -86,7 +86,7 @@ def test_rounds_bring_in_and_stop_what_is_done_and_destroy_nothing(at_work: Stac
     assert not record.exists()
     assert len(stack.native_ids()) == 2
     assert {phase for phase, _ in phases(stack).values()} == {"stopped"}
-    ok(stack.sweepctl("approve", "--receipt", stack.verify()["receipt"]))
+    ok(stack.sweepctl("approve", stack.verify()["receipt"]))
     ok(stack.up())
     ok(stack.destroy())
 
@@ -183,7 +183,7 @@ def test_a_box_at_rest_is_not_woken_for_what_others_have(at_work: Stack) -> None
     stack.wait_idle()
     ok(stack.sweepctl("tend", "--once"))
     assert {phase for phase, _ in phases(stack).values()} == {"stopped"}
-    ok(stack.sweepctl("finish", "--box", "box-0", "--receipt", stack.verify()["receipt"]))
+    ok(stack.sweepctl("finish", "--box", "box-0", stack.verify()["receipt"]))
     assert phases(stack) == {"box-1": ("stopped", 0.05)}
     preview = ok(stack.pulumi("preview"))
     assert "$0.05/h" in preview.text, str(preview)

@@ -30,7 +30,7 @@ def test_unclaimed_bytes_are_shown(verified: Stack) -> None:
         leave(verified, box, "optimizer.bin", 3 << 20)
     refused = verified.destroy()
     assert_refused(refused)
-    approve = verified.sweepctl("approve", "--receipt", verified.verify()["receipt"])
+    approve = verified.sweepctl("approve", verified.verify()["receipt"])
     for result in (refused, approve):
         assert "unclaimed" in result.text, str(result)
         assert "optimizer.bin" in result.text, str(result)
@@ -46,12 +46,12 @@ def test_much_of_it_needs_a_word_by_name(verified: Stack) -> None:
     """More than 100 MB locks the box, through every command, until it is let go by name; then the loop goes through."""
     leave(verified, "box-0", "optimizer.bin", BIG)
     receipt = verified.verify()["receipt"]
-    refused = verified.sweepctl("approve", "--receipt", receipt)
+    refused = verified.sweepctl("approve", receipt)
     assert refused.rc == 1, str(refused)
-    assert "--waive-unclaimed box-0" in refused.text, str(refused)
-    other = verified.sweepctl("approve", "--receipt", receipt, "--waive-unclaimed", "box-1", "--reason", "a cache")
+    assert "unclaimed/box-0" in refused.text, str(refused)
+    other = verified.sweepctl("give-up", receipt, "unclaimed/box-1", "--reason", "a cache")
     assert other.rc == 1, f"an approval for one box counted for another\n{other}"
-    ok(verified.sweepctl("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache"))
+    ok(verified.sweepctl("give-up", receipt, "unclaimed/box-0", "--reason", "a cache"))
     (waiver,) = verified.config()["approval"]["unclaimed"]
     assert (waiver["box"], waiver["reason"], waiver["bytes"] >= BIG) == ("box-0", "a cache", True)
     assert "cleared by receipt" in ok(verified.up("--diff")).text
@@ -70,7 +70,7 @@ def test_it_grew_after_the_word(cleared: Stack) -> None:
 def test_it_grew_beyond_what_was_let_go(verified: Stack) -> None:
     """The approval is for these very files: one that grew locks the box, and the reason says the difference."""
     leave(verified, "box-0", "optimizer.bin", BIG)
-    verified.approve("--waive-unclaimed", "box-0", "--reason", "a cache")
+    verified.approve("unclaimed/box-0", "--reason", "a cache")
     ok(verified.up())
     leave(verified, "box-0", "optimizer.bin", BIG + 1)
     still_refused(verified, box="box-0", reason="the unclaimed files are not those that were let go")
@@ -86,8 +86,8 @@ def test_given_up_or_gone_needs_no_word(verified: Stack, way: str) -> None:
         for box in verified.boxes:
             verified.vanish(box)
     else:
-        words = [word for box in verified.boxes for word in ("--abandon", box)]
-        ok(verified.sweepctl("approve", *words, "--reason", "not worth it"))
+        words = [f"data/{box}" for box in verified.boxes]
+        ok(verified.sweepctl("give-up", *words, "--reason", "not worth it"))
         ok(verified.up())
     ok(verified.destroy())
     assert verified.native_ids() == []

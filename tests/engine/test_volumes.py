@@ -37,8 +37,9 @@ class Keeper:
         return self.sweep.run("pulumi", *words, "--stack", "keep", "--non-interactive", *yes)
 
     def approve(self, *words: str) -> Result:
-        """`sweepctl approve --stack keep <words>`."""
-        return self.sweep.run("sweepctl", "approve", "--stack", "keep", *words)
+        """`sweepctl approve --stack keep <words>`, or `give-up` where the words name a loss."""
+        verb = "give-up" if any(word.startswith("data/") for word in words) else "approve"
+        return self.sweep.run("sweepctl", verb, "--stack", "keep", *words)
 
     def volumes(self) -> list[Path]:
         """The content of every volume that is there."""
@@ -73,9 +74,9 @@ def test_a_volume_outlives_its_sweep_and_ends_when_what_is_on_it_is_safe(keeper:
     assert len(kept) == 1, "the sweep's end took what is on its volume with it"
     asked = keeper.approve()
     assert_failed(asked, "abl-store: t (", "2 of 2 verified", "no sweep on record ever mounted it", "no terminal")
-    digest = re.search(r"--receipt (sha256:[0-9a-f]{64})", asked.text)
+    digest = re.search(r"approve --stack keep (sha256:[0-9a-f]{64})", asked.text)
     assert digest is not None
-    ok(keeper.approve("--receipt", digest[1]))
+    ok(keeper.approve(digest[1]))
     copy = sweep.evidence / "cells" / "seed0" / "model.safetensors"
     whole = copy.read_bytes()
     copy.write_bytes(b"x" * len(whole))
@@ -93,7 +94,7 @@ def test_one_volume_leaves_and_is_given_up_by_name(keeper: Keeper) -> None:
     ok(keeper.pulumi("up"))
     keeper.file.write_text(keeper.file.read_text().replace("size: 1GB", "size: 1GB, want: gone"))
     assert_failed(keeper.pulumi("up"), "REFUSED. Nothing was deleted", "not approved")
-    given = ok(keeper.approve("--abandon", "other", "--reason", "a try"))
+    given = ok(keeper.approve("data/other", "--reason", "a try"))
     assert "ABANDONED  other" in given.text
     ok(keeper.pulumi("up"))
     assert len(keeper.volumes()) == 1

@@ -56,7 +56,7 @@ def test_one_box_goes_while_the_other_trains(half_done: Stack) -> None:
     ok(stack.sweepctl("pull"))
     document = stack.verify()
     assert (document["verified"], document["total"]) == (4, 4), document
-    ok(stack.sweepctl("approve", "--receipt", document["receipt"]))
+    ok(stack.sweepctl("approve", document["receipt"]))
     ok(stack.up())
     ok(stack.destroy())
     assert stack.native_ids() == []

@@ -55,7 +55,7 @@ def make(base: Path, kind: str = "") -> dict[str, bytes]:
         kept["locked.json"] = ok(stack.pulumi("stack", "export")).out.encode()
         ok(stack.sweepctl("pull"))
         receipt = stack.verify()["receipt"]
-        ok(stack.sweepctl("approve", "--receipt", receipt, "--waive", "seed2", "--reason", "it diverged"))
+        ok(stack.sweepctl("give-up", receipt, "cell/seed2", "--reason", "it diverged"))
         ok(stack.up())
         kept["cleared.json"] = ok(stack.pulumi("stack", "export")).out.encode()
         kept["stack.yaml"] = stack.config_file.read_bytes()

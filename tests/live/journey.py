@@ -212,7 +212,7 @@ class Journey:
         self._after = self._asked(mark="look")
 
     def _approve(self) -> None:
-        self._yes("sweepctl", "approve", "--receipt", self._verify(6), "--stack", self.stack.name)
+        self._yes("sweepctl", "approve", self._verify(6), "--stack", self.stack.name)
 
     def _clear(self) -> None:
         self._yes(*self._pulumi("up"))

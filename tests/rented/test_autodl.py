@@ -81,7 +81,7 @@ def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (2, 2)
-    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.sweepctl("approve", verify["receipt"]))
     ok(stack.up(timeout=180))
     shown = stack.pulumi("destroy", "--preview-only", "--diff", timeout=180)
     assert "关机: shutdown" in shown.text, str(shown)

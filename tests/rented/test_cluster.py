@@ -62,7 +62,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (4, 4)
-    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.sweepctl("approve", verify["receipt"]))
     ok(stack.up(timeout=180))
     ok(stack.destroy(timeout=180))
     assert stack.boxes_there() == []

@@ -126,7 +126,7 @@ class NodesStack(SlurmStack):
         verify = ok(self.sweepctl("verify", "--json", timeout=180)).json()
         assert (verify["verified"], verify["total"]) == (len(self.cells), len(self.cells))
         assert_refused(self.destroy(timeout=180))
-        ok(self.sweepctl("approve", "--receipt", verify["receipt"]))
+        ok(self.sweepctl("approve", verify["receipt"]))
         ok(self.up(timeout=180))
         ok(self.destroy(timeout=180))
         assert self.boxes_there() == []

@@ -92,7 +92,7 @@ def test_the_loop(lab: Lab) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (4, 4)
-    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.sweepctl("approve", verify["receipt"]))
     ok(stack.up(timeout=180))
 
     lab.hosts[1].stop()
@@ -179,7 +179,7 @@ def test_cells_stay_where_they_are_and_move_when_a_host_is_lost(pair: tuple[Host
     locked = stack.up()
     assert locked.rc != 0, f"silence was taken for an end\n{locked}"
     assert owners(stack)["box-1"] == second["box-1"], "cells left a box that may run"
-    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "it burnt down"))
+    ok(stack.sweepctl("give-up", "data/box-1", "--reason", "it burnt down"))
     unproved = stack.up()
     assert unproved.rc != 0, f"silence was taken for an end\n{unproved}"
     word = ("sweepctl", "confirm", "gone", "--stack", stack.name, "box-1", "--saw")

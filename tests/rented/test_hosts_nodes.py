@@ -117,7 +117,7 @@ def test_a_node_that_never_comes_back_keeps_no_box_for_ever(stack: NodesStack) -
     assert "nothing was written" in answers.text
     assert on_peer(stack), "nothing was changed there"
     stack.peer.stop()
-    ok(stack.sweepctl("approve", "--abandon", "box-0", "--reason", "its other node is lost"))
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "its other node is lost"))
     ok(stack.up())
     assert_failed(stack.destroy(), "sweepctl confirm peer BOX NAME")
     other = stack.sweepctl("confirm", "peer", "box-0", "ann@nowhere", "--saw", "it")

@@ -54,7 +54,7 @@ def test_the_loop(world: World) -> None:
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)
     world.retire()
-    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.sweepctl("approve", verify["receipt"]))
     ok(stack.up(timeout=180))
     assert world.rentals() == rentals
     ok(stack.destroy(timeout=180))

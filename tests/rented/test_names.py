@@ -54,7 +54,7 @@ def test_odd_names_and_what_failed_outlive_box_and_stack_file(stack: HostStack) 
         ("seed1", 1): [],
         ("seed1", 2): [],
     }
-    stack.approve("--waive", "seed1", "--reason", "told to fail")
+    stack.approve("cell/seed1", "--reason", "told to fail")
     ok(stack.up())
     ok(stack.destroy())
     assert stack.native_ids() == []

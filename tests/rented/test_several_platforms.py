@@ -63,7 +63,7 @@ def test_the_loop_over_two_platforms(worlds: tuple[World, World]) -> None:
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)
-    ok(stack.sweepctl("approve", "--receipt", verify["receipt"]))
+    ok(stack.sweepctl("approve", verify["receipt"]))
     ok(stack.up(timeout=180))
     ok(stack.destroy(timeout=180))
     assert (one.rentals(), other.rentals()) == (set(), set())

@@ -31,7 +31,8 @@ LOOKS = {"status", "results", "logs", "doctor", "ledger", "audit", "curves"}
 TRAINS = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "retry")}
 GOES_ON = {*TRAINS, ("sweepctl", "adopt"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
-LOSES_CELLS = re.compile(r"sweepctl (drop|approve .*--waive)\b")
+LOSES_CELLS = re.compile(r"sweepctl (drop\b|give-up .*(cell|unclaimed)/)")
+LOSES_A_BOX = re.compile(r"--abandon\b|\bdata/")
 FOUND = re.compile(r"^(note|UNKNOWN)\b", re.MULTILINE)
 """What `status` says where it found something in the way."""
 
@@ -65,7 +66,7 @@ class Way:
     @property
     def gives_up(self) -> bool:
         """Whether a person decides by it that what is on a box may be lost."""
-        return any("--abandon" in command for command in self.commands)
+        return any(LOSES_A_BOX.search(command) for command in self.commands)
 
     @property
     def loses(self) -> int:
@@ -224,7 +225,7 @@ class Walk:
     @property
     def gave_up(self) -> bool:
         """Whether a command was typed that gives a cell or a box up."""
-        return any(LOSES_CELLS.search(command) or "--abandon" in command for command in self.typed)
+        return any(LOSES_CELLS.search(command) or LOSES_A_BOX.search(command) for command in self.typed)
 
     def type(self, command: tuple[str, ...]) -> Result:
         """One command of three; or a look, or `pulumi stack init`, which docs/teardown.md does not count. Raises

@@ -17,14 +17,14 @@ TWO_AT_ONCE = (
 )
 COPY_FIRST = (
     "each loss alone leads out; `cp` puts the newest copy of the state back, `finish` alone finds the other loss, and "
-    "to give up takes two more: approve --abandon at once instead, then destroy"
+    "to give up takes two more: give-up at once instead, then destroy"
 )
 MEND_FIRST = (
     "each loss alone leads out; `mv` and `cp` put the newest copy of the state back, and only then `status` sees the "
     "other loss, whose way takes two more"
 )
 SECOND_LINE = (
-    "each loss alone leads out; the second line of `status` does here, too: approve --abandon and destroy. Who tries "
+    "each loss alone leads out; the second line of `status` does here, too: give-up and destroy. Who tries "
     "its first one, a destroy that a box refuses which does not say what it holds, is one command too far"
 )
 PULL_FIRST = (

@@ -83,7 +83,7 @@ def of_another_sweep(world: OnHost) -> None:
     (world.platform_root / "registry.json").write_text('{"schema": 1, "id": "anotherone", "marked": true}')
 
 
-GIVES_UP = f"sweepctl approve --stack t --abandon box-0 --reason '{REASON}'"
+GIVES_UP = f"sweepctl give-up --stack t data/box-0 --reason '{REASON}'"
 SEEN = f"sweepctl confirm gone --stack t box-0 --saw '{REASON}'"
 
 

@@ -29,12 +29,12 @@ def test_every_file_is_of_a_kind(start: str, fast_at: At) -> None:
 
 SCREEN = """\
 error: sweep-a is not there
-next   sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t    (where it is lost)
+next   sweepctl give-up --stack t data/box-0 --reason "…" && pulumi destroy --stack t    (where it is lost)
        pulumi up --stack t    (goes on)
 """
 REFUSAL = """\
   next           fix what is in the way, then pulumi destroy --stack t
-  give up        sweepctl approve --stack t --abandon box-0 --reason "…" && pulumi destroy --stack t
+  give up        sweepctl give-up --stack t data/box-0 --reason "…" && pulumi destroy --stack t
 """
 
 
@@ -59,7 +59,7 @@ def test_what_a_screen_names_is_found_however_it_was_wrapped(screen: str, column
 def test_what_a_screen_names() -> None:
     first, second = ways(SCREEN)
     assert [filled(command) for command in first.commands] == [
-        ("sweepctl", "approve", "--stack", "t", "--abandon", "box-0", "--reason", "a drill"),
+        ("sweepctl", "give-up", "--stack", "t", "data/box-0", "--reason", "a drill"),
         ("pulumi", "destroy", "--stack", "t"),
     ]
     assert second.commands == (("pulumi", "up", "--stack", "t"),)

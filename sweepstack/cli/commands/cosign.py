@@ -13,7 +13,7 @@ from sweepstack.cli.commands.approve.boxes import boxes_to_sign
 from sweepstack.cli.commands.approve.options import Asked
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
 from sweepstack.cli.commands.approve.volumes import volumes_to_sign
-from sweepstack.cli.options import AsJson, SignerName, SigningKey, Stack
+from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.core.records import Approval
@@ -27,14 +27,12 @@ def command(
         str | None,
         typer.Argument(metavar="[sha256:…]", help="The whole digest of the approval: naming it is your yes."),
     ] = None,
-    signing_key: SigningKey = None,
-    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Sign the approval that stands in the stack file, as one more person. There is no --yes."""
     target = Target.find(stack)
-    return cosign_approval(target, signer_of(target.root, "", signing_key, signer), approval, Out(as_json=json))
+    return cosign_approval(target, signer_of(target.root), approval, Out(as_json=json))
 
 
 def cosign_approval(target: Target, signer: Signer, digest: str | None, out: Out) -> int:
@@ -53,7 +51,7 @@ def cosign_approval(target: Target, signer: Signer, digest: str | None, out: Out
         ]
         anew = f"sweepctl approve --stack {target.stack} --sign    (a new one, then signed again)"
         raise No("\n".join(lines), [anew])
-    _ask_to_sign(asked, signer, digest)
+    _ask_to_sign(asked, digest)
     asked.approval = signer.sign(approval, asked.sweep())
     _require_unchanged(target, approval)
     up = f"pulumi up --stack {target.stack}    (with this stack file)"
@@ -72,7 +70,7 @@ def _standing(target: Target, signer: Signer) -> Approval:
     if any(signature.principal == signer.name for signature in approval.signatures):
         raise No(
             f"not signed: {signer.name} has signed this approval already, and a second signature is another person's. "
-            "Is that you? Then --signer NAME names you"
+            "Is that you? Then SWEEPSTACK_SIGNER=NAME names you"
         )
     return approval
 
@@ -105,10 +103,10 @@ def _show_approval(approval: Approval, sweep: SweepName, signer: Signer, out: Ou
     out.line(f"approval {approval_digest(approval)}")
 
 
-def _ask_to_sign(asked: Asked, signer: Signer, digest: str | None) -> None:
+def _ask_to_sign(asked: Asked, digest: str | None) -> None:
     """The person's yes. Raises No if it is not given, or if `digest` is not this approval's."""
     target, stands = asked.target, approval_digest(asked.approval)
-    again = " ".join(filter(None, ["sweepctl cosign --stack", target.stack, signer.options, stands]))
+    again = f"sweepctl cosign --stack {target.stack} {stands}"
     if digest is not None:
         if digest != stands:
             raise No(

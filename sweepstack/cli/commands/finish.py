@@ -34,8 +34,8 @@ from sweepstack.cli.commands.confirm import gone
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, SignerName, SigningKey, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, aside, following, keep_for_error
+from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, Stack
+from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following, keep_for_error
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.sources import Sources, gives_up, open_sources
@@ -65,8 +65,6 @@ def command(
     expires: Expires = "72h",
     accept_fact: AcceptFact = None,
     sign: Sign = False,
-    signing_key: SigningKey = None,
-    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -74,10 +72,8 @@ def command(
     out = Out(as_json=json)
     boxes = () if box is None else (box,)
     facts = tuple(dict.fromkeys(accept_fact or ()))
-    if (signing_key or signer) and not sign:
-        raise Unsure("--signing-key and --signer are for --sign")
     target = Target.find(stack) if box is None else Target.find_sweep(stack)
-    who = signer_of(target.root, "--sign", signing_key, signer) if sign else None
+    who = signer_of(target.root) if sign else None
     options = ApproveOptions(receipt, boxes, expires=parse_expires(expires), accept_facts=facts, signer=who)
     if box is not None:
         return finish_box(target, options, box, out)
@@ -100,7 +96,7 @@ def finish_all(target: Target, options: ApproveOptions, out: Out) -> int:
                 ask_once(target)
             else:
                 _prepare(sources, left, options, steps)
-                steps.take(approve_line(stack, options), lambda: approve(target, options, steps.quiet))
+                steps.take(options.spelled(stack), lambda: approve(target, options, steps.quiet))
             no_up = () if target.is_store else gives_up(sources, "where no up goes through")
             steps.take(f"pulumi up --stack {stack} --yes", lambda: run_engine(target, "up", out, no_up))
             if not target.is_store and not _cleared(target):  # of volumes the destroy asks every stack again
@@ -137,7 +133,7 @@ def _prepare(sources: Sources, left: Snapshot | list[VolumeEntry], options: Appr
     target, stack, quiet = sources.target, sources.target.stack, steps.quiet
     if not isinstance(left, Snapshot):
         volumes = [VolumeContext.of_entry(entry) for entry in left]
-        volume_facts_relied_on(target, options, volumes, approve_line(stack, options, "finish")).write(target)
+        volume_facts_relied_on(target, options, volumes, "finish").write(target)
         return
     without_profile = ask_for_facts(target, options, left.box_snapshots)
     steps.take(f"sweepctl pull --stack {stack}", lambda: pulling.pull(open_sources(target), quiet))
@@ -270,17 +266,10 @@ def ask_for_facts(target: Target, options: ApproveOptions, box_snapshots: Sequen
     and verified without it, so that a person who then gives a box up loses less."""
     there = [box_snapshot for box_snapshot in box_snapshots if not box_snapshot.gone]
     try:
-        facts_relied_on(target, options, there, approve_line(target.stack, options, "finish")).write(target)
+        facts_relied_on(target, options, there, "finish").write(target)
     except NoProfile as error:
         return error
     return None
-
-
-def approve_line(stack: str, options: ApproveOptions, verb: str = "approve") -> str:
-    """The command as a person would type it."""
-    words = [f"sweepctl {verb} --stack {stack}", *([f"--receipt {options.receipt}"] if options.receipt else [])]
-    words += [f"--box {name}" for name in options.boxes]
-    return " ".join([*words, *(f"--accept-fact {name}" for name in options.accept_facts)]) + options.signing
 
 
 def _closed(target: Target, box: str, out: Out) -> int:
@@ -332,7 +321,7 @@ def finish_box(target: Target, options: ApproveOptions, box: str, out: Out) -> i
             return code
         if without_profile:
             raise without_profile
-        _say(out, approve_line(stack, options))
+        _say(out, options.spelled(stack))
         if (code := approve(target, options, quiet)) != YES:
             return code
     if target.file.write_want(box, "gone"):
@@ -365,7 +354,7 @@ def _refuse_at_work(box_snapshot: BoxSnapshot, stack: str) -> None:
             f"box {box} is at work: {', '.join(running[:5])}",
             [
                 *(first_hung(stack, [box_snapshot]) or [wait]),  # a hung cell never becomes done
-                f'sweepctl approve --stack {stack} --abandon {box} --reason "…"    (gives up its data)',
+                f'sweepctl give-up --stack {stack} data/{box} --reason "…"    (gives up its data)',
             ],
         )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
-from sweepstack.cli.options import AsJson, Expires, SignerName, SigningKey, Stack
+from sweepstack.cli.options import AsJson, Expires, Sign, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -51,14 +51,10 @@ def command(
     ] = "show",
     digest: Annotated[
         str | None,
-        typer.Option("--policy", metavar="sha256:…", help="approve: the file's whole digest: naming it approves it."),
+        typer.Argument(metavar="[sha256:…]", help="approve: the file's whole digest: naming it approves it."),
     ] = None,
     expires: Expires = "72h",
-    sign: Annotated[
-        bool, typer.Option("--sign", help="approve: sign it with your SSH key, or sign what another person approved.")
-    ] = False,
-    signing_key: SigningKey = None,
-    signer: SignerName = None,
+    sign: Sign = False,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -66,9 +62,9 @@ def command(
     target, out = Target.find(stack), Out(as_json=json)
     if do not in ("show", "approve"):
         raise Unsure(f'sweepctl policy "{do}": it is show or approve')
-    if (sign and do != "approve") or ((signing_key or signer) and not sign):
-        raise Unsure("--sign is for sweepctl policy approve, and --signing-key and --signer are for --sign")
-    by = signer_of(target.root, "--sign", signing_key, signer) if sign else None
+    if do == "show" and (sign or digest):
+        raise Unsure("--sign and a digest are for sweepctl policy approve")
+    by = signer_of(target.root) if sign else None
     with Progress("looking"):
         sources = _sources(target)
     entries = _entries(sources.state) if sources is not None else {}
@@ -328,8 +324,7 @@ def _actions(identity: str, old: Sequence[PolicyText], new: PolicyText) -> tuple
 
 def _ask(target: Target, wanted: PolicyText, signer: Signer | None) -> None:
     """Asks at the terminal. Raises No if there is none, or if the answer is another one."""
-    command = f"sweepctl policy approve --stack {target.stack} --policy {wanted.digest}"
-    command += f" {signer.options}" if signer is not None else ""
+    command = f"sweepctl policy approve --stack {target.stack} {wanted.digest}{' --sign' if signer else ''}"
     if not sys.stdin.isatty():
         raise No("there is no terminal to ask at: to approve, give the whole digest of the new policy", [command])
     if answer("let the weaker policy come into force? Type yes to go on: ").lower() != "yes":

@@ -156,7 +156,7 @@ class StackFile:
             problem = error.errors()[0]
             where = visible(".".join(["accept_facts", *(str(part) for part in problem["loc"])]))
             raise ConfigError(
-                f"{self.shown}: {where}: {problem['msg']}. Take it out; `sweepctl approve --accept-fact NAME` writes it"
+                f"{self.shown}: {where}: {problem['msg']}. Take it out; `sweepctl give-up fact/NAME` writes it"
             ) from error
 
     def create(self, text: str) -> bool:
@@ -250,7 +250,7 @@ class StackFile:
             words = (
                 f"{self.shown} can't be written: {error.strerror}. It was left as it is. Free some space, or make it"
             )
-            instead = f'sweepctl approve --stack {stack_name(self.path)} --abandon BOX --reason "…"'
+            instead = f'sweepctl give-up --stack {stack_name(self.path)} data/BOX --reason "…"'
             raise ConfigError(
                 f"{words} writable, and run the command again. Next, if you can do neither and give up a box's data: "
                 f"{instead}"

@@ -147,6 +147,6 @@ class HandPlatform(LocalPlatform, IsHost):
             return record
         note = (
             f"its folder {box} is gone, and not by sweepstack, so its session may still run. See that it has ended; "
-            'then sweepctl approve --abandon BOX --reason "…", and sweepctl confirm gone BOX --saw "…"'
+            'then sweepctl give-up data/BOX --reason "…", and sweepctl confirm gone BOX --saw "…"'
         )
         return replace(record, phase=Phase.UNKNOWN, note=note)

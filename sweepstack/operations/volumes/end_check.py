@@ -336,7 +336,7 @@ def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
     rows.append(("waiting costs", cost_words(facts.price_per_month, facts.keep_until)))
     up = f"pulumi up --stack {stack} && pulumi destroy --stack {stack}"
     rows.append(("next", f"sweepctl finish --stack {stack}    (approve, up, destroy: says whose cells are not safe)"))
-    rows.append(("give up", f'sweepctl approve --stack {stack} --abandon {facts.name} --reason "…" && {up}'))
+    rows.append(("give up", f'sweepctl give-up --stack {stack} data/{facts.name} --reason "…" && {up}'))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
     count = len(verdict.users)

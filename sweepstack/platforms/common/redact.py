@@ -11,7 +11,7 @@ _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIAL)", re.IGN
 _SHAPES = re.compile(
     r"(Bearer\s+)\S+|((?:api[_-]?key|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}…]+", re.IGNORECASE
 )
-_PLACES = frozenset(("SWEEPSTACK_SSH_KEY",))
+_PLACES = frozenset(("SWEEPSTACK_SSH_KEY", "SWEEPSTACK_SIGNING_KEY"))
 """Environment variables that hold the path of a key file, which messages have to name: masked only when the value is
 no path."""
 _SHORTEST = 8

@@ -401,7 +401,7 @@ NO_BIDS = "RunPod has retired its older interface (GraphQL: it answers 410), and
 NO_RENT = f"{NO_BIDS}: no spot pod can be rented any more, and none was. {WITHOUT}"
 NO_RESUME = (
     f"{NO_BIDS}: a spot pod that stands still can't be started again, so what is on it can't be read, and its volume "
-    'disk bills on. To end it: sweepctl approve --abandon BOX --reason "…", then pulumi up and pulumi destroy; '
+    'disk bills on. To end it: sweepctl give-up data/BOX --reason "…", then pulumi up and pulumi destroy; '
     "`spot: false` rents the next one"
 )
 NOT_ENABLED = (

@@ -66,8 +66,8 @@ def rent(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, sto
             seen = {"created_at": state.created_at, "price_per_hour": state.price_per_hour}
             store.write_birth(birth.model_copy(update={"native_id": error.identifier, **seen}))
         following = (
-            f"Next: pulumi up --stack {op.stack} (adopts it); or, to end it: sweepctl approve --stack {op.stack} "
-            f'--abandon {inputs.name} --reason "…", then pulumi up and pulumi destroy'
+            f"Next: pulumi up --stack {op.stack} (adopts it); or, to end it: sweepctl give-up --stack {op.stack} "
+            f'data/{inputs.name} --reason "…", then pulumi up and pulumi destroy'
         )
         reasons = [f"{reason}.{_bills(state)} {following}" for reason in error.reasons]
         charge(store, birth, error.identifier, "running", state.price_per_hour, state.created_at or birth.begun_at)

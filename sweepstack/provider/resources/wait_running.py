@@ -111,8 +111,8 @@ class _Looking:
             )
         if record.phase is Phase.FAILED:
             raise SweepstackError(
-                f"box {facts.name} ({facts.native_id}) can't be started: {record.note}. Next: sweepctl approve --stack "
-                f'{self.op.stack} --abandon {facts.name} --reason "…", then pulumi up and pulumi destroy'
+                f"box {facts.name} ({facts.native_id}) can't be started: {record.note}. Next: sweepctl give-up --stack "
+                f'{self.op.stack} data/{facts.name} --reason "…", then pulumi up and pulumi destroy'
             )
         if self.seen is not None and record.phase is not self.seen.phase:
             self._since = time.monotonic()

@@ -137,7 +137,7 @@ def refusal(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
             *lines,
             f"  keep it   put boxes.{box} back; {inputs.name} may come beside it, and takes over what has not started",
             f"  end it    put it back, pulumi up, and sweepctl finish --stack {op.stack} --box {box}",
-            f'  give up   sweepctl approve --stack {op.stack} --abandon {box} --reason "…", and pulumi up',
+            f'  give up   sweepctl give-up --stack {op.stack} data/{box} --reason "…", and pulumi up',
             f"  next      sweepctl status --stack {op.stack}",
         ]
     )

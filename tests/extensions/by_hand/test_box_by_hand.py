@@ -119,7 +119,7 @@ def test_one_whose_folder_was_deleted_by_hand_is_unknown(hand: HandSweep) -> Non
     for part in (
         "not by sweepstack",
         "its session may still run",
-        "sweepctl approve --abandon",
+        "sweepctl give-up data/",
         "sweepctl confirm gone",
     ):
         assert part in record.note
@@ -155,7 +155,7 @@ def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
     """It is no box of the state, so no delete ends it: what refuses names `approve` and `confirm gone` for this box."""
     box = hand.box()
     hand.take_away(box)
-    way = f'sweepctl approve --stack sweep-t --abandon {box.name} --reason "…" && sweepctl confirm gone --stack sweep-t'
+    way = f'sweepctl give-up --stack sweep-t data/{box.name} --reason "…" && sweepctl confirm gone --stack sweep-t'
     with pytest.raises(SweepstackError, match=re.escape(f"Next: {way}")):
         BOX.create(hand.op(), hand.box_inputs())
     with pytest.raises(TeardownRefused, match=re.escape(way)):

@@ -144,7 +144,7 @@ def to_the_end(site: Site) -> None:
     ran = site.run("workflow_dispatch", "verify", stack=STACK)
     assert ran.code == 0, str(ran)
     receipt = json.loads(site.sweepctl("verify", "--stack", STACK, "--json").stdout)["receipt"]
-    approved = site.sweepctl("approve", "--stack", STACK, "--receipt", receipt)
+    approved = site.sweepctl("approve", "--stack", STACK, receipt)
     assert approved.returncode == 0, approved.stderr
     site.number = 9
     head = site.push("approve", "Approve")

@@ -72,8 +72,8 @@ retry seed1
 drop seed2 --reason diverged
 pull
 approve
-approve --receipt RECEIPT --waive seed2 --reason diverged
-approve --abandon box-0 --reason lost
+give-up RECEIPT cell/seed2 --reason diverged
+give-up data/box-0 --reason lost
 approve --verb stop --box box-0
 revoke
 finish
@@ -103,7 +103,7 @@ ledger
 pull
 verify
 approve
-approve --abandon box-0 --reason lost
+give-up data/box-0 --reason lost
 confirm gone box-0
 confirm gone box-0 --saw 'the host is scrapped' --json
 confirm worker box-0 1_0.0 --saw x
@@ -172,21 +172,21 @@ drop seed3 --reason other
 approve --yes
 approve --box box-1
 approve --box box-9
-approve --receipt RECEIPT
-approve --receipt sha256:e27e4d5a
-approve --receipt NONE
-approve --waive seed2
-approve --waive seed22 --reason x
-approve --waive seed2 --reason …
+approve RECEIPT
+approve sha256:e27e4d5a
+approve NONE
+give-up cell/seed2
+give-up cell/seed22 --reason x
+give-up cell/seed2 --reason …
 approve --reason x
-approve --abandon box-0
-approve --abandon nosuch --reason x --json
-approve --abandon bax-1 --reason x
+give-up data/box-0
+give-up data/nosuch --reason x --json
+give-up data/bax-1 --reason x
 approve --verb stop
 approve --verb nonsense
 approve --expires soon
-approve --expires 90h --receipt RECEIPT --waive seed2 --reason diverged
-approve --receipt RECEIPT --expires 3650d
+give-up --expires 90h RECEIPT cell/seed2 --reason diverged
+approve RECEIPT --expires 3650d
 finish --expires 3650d
 cosign
 approve --sign
@@ -199,7 +199,7 @@ confirm worker box-0 w1 --saw x
 confirm host box-0
 confirm host nosuch
 policy approve --json
-policy approve --policy NONE
+policy approve NONE
 policy nonsense
 place --clear
 place --next
@@ -275,7 +275,7 @@ pull
 verify
 retry seed2
 drop seed2 --reason diverged
-approve --receipt RECEIPT --waive seed2 --reason diverged
+give-up RECEIPT cell/seed2 --reason diverged
 finish
 """,
     "unread": """
@@ -302,7 +302,7 @@ results
 - audit --end local:local-3degv2t6ni --abandon --reason lost
 pull
 verify
-approve --abandon box-0 --reason lost
+give-up data/box-0 --reason lost
 finish
 confirm gone box-0
 confirm gone box-0 --saw x
@@ -325,7 +325,7 @@ pull
 verify --json
 results
 approve
-approve --abandon box-0 --reason lost
+give-up data/box-0 --reason lost
 finish
 """,
     "no-answer": """
@@ -334,7 +334,7 @@ status --json
 status --next
 patrol
 verify
-approve --abandon box-0 --reason lost
+give-up data/box-0 --reason lost
 finish
 - audit
 """,
@@ -344,7 +344,7 @@ status --json
 status --next
 results
 verify
-approve --receipt RECEIPT --waive seed2 --reason diverged
+give-up RECEIPT cell/seed2 --reason diverged
 retry seed4
 drop seed4 --reason x
 place --show

@@ -35,7 +35,7 @@ def test_it_is_named_with_its_cost_and_the_command_once_its_lease_would_be_over(
     assert late.words("s").startswith(
         "box-0 (pod1 on runpod) was rented 3.0 h ago at $0.26/h (about $0.78), and nothing was launched on it"
     )
-    assert "Next: pulumi up --stack s; or, to end it, sweepctl approve --stack s --abandon box-0" in late.words("s")
+    assert "Next: pulumi up --stack s; or, to end it, sweepctl give-up --stack s data/box-0" in late.words("s")
     assert unheld(store, [BIRTH], BEGAN + timedelta(hours=4))[0].long_over
 
 

@@ -463,15 +463,21 @@ class World:
         return [line for line in lines if not line.startswith(("stack", "refresh --preview-only"))]
 
     def run(self, *arguments: str, stack: str | None = STACK, types: str | None = None, fresh: bool = True) -> Result:
-        """Runs `sweepctl`. `types`: there is a terminal, and this is typed. `fresh`: the state is this world's."""
+        """Runs `sweepctl`; a word such as SWEEPSTACK_SIGNER=ann is of its environment. `types`: there is a terminal,
+        and this is typed. `fresh`: the state is this world's."""
         if fresh:
             self.save()
         self.monkeypatch.setattr("sys.stdin", Terminal(types + "\n") if types is not None else io.StringIO())
         self.monkeypatch.setattr(output, "_documents", 0)  # each command is a process of its own
         self.monkeypatch.setattr(output, "_done", {})
         self.capsys.readouterr()
+        sets = dict(word.split("=", 1) for word in arguments if word.startswith("SWEEPSTACK_"))
+        words = [word for word in arguments if not word.startswith("SWEEPSTACK_")]
         try:
-            app([*arguments, *(["--stack", stack] if stack else [])])
+            with pytest.MonkeyPatch.context() as here:
+                for name, value in sets.items():
+                    here.setenv(name, value)
+                app([*words, *(["--stack", stack] if stack else [])])
             code = 0
         except SystemExit as exit:
             code = int(exit.code or 0)

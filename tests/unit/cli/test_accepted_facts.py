@@ -27,17 +27,14 @@ def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 def test_an_approval_names_the_facts_and_the_command_that_accepts_them(old: World) -> None:
     *_, receipt = old.verified()
     before = old.file.path.read_text()
-    refused = old.run("approve", "--receipt", receipt, "--expires", "12h")
+    refused = old.run("approve", receipt, "--expires", "12h")
     assert refused.code == 1, refused
     assert old.file.path.read_text() == before
     told = " ".join(refused.err.split())
     assert "local.verbs is of 2026-11, 7 months old (source: this repository's own adapter and its tests)" in told
-    command = (
-        f"sweepctl approve --stack {STACK} --receipt {receipt} --expires 12h "
-        "--accept-fact local.tiers --accept-fact local.verbs"
-    )
+    command = f"sweepctl give-up --stack {STACK} {receipt} --expires 12h fact/local.tiers fact/local.verbs"
     assert command in told
-    one = old.run("approve", "--receipt", receipt, "--accept-fact", "local.verbs")
+    one = old.run("give-up", receipt, "fact/local.verbs")
     assert one.code == 1, "the other one is not accepted with it"
     assert "local.tiers is of" in one.err
     assert "local.verbs is of" not in one.err
@@ -51,7 +48,7 @@ def test_an_approval_names_the_facts_and_the_command_that_accepts_them(old: Worl
     }
     assert old.file.approval() is not None
     assert before.strip() in old.file.path.read_text(), "every other byte stays"
-    again = old.run("approve", "--receipt", receipt)
+    again = old.run("approve", receipt)
     assert again.code == 0, "the stack file accepts them"
     assert "old fact  local.verbs" in again.out
 
@@ -74,7 +71,7 @@ def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     monkeypatch.setattr(facts, "_OUR_OWN", ())
     monkeypatch.setattr(dates, "today", lambda: LATER)
     world.up()
@@ -84,13 +81,13 @@ def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(
 
 def test_an_acceptance_runs_out(old: World, monkeypatch: pytest.MonkeyPatch) -> None:
     *_, receipt = old.verified()
-    words = ("--accept-fact", "local.verbs", "--accept-fact", "local.tiers")
-    assert old.run("approve", "--receipt", receipt, *words).code == 0
+    words = ("fact/local.verbs", "fact/local.tiers")
+    assert old.run("give-up", receipt, *words).code == 0
     monkeypatch.setattr(dates, "today", lambda: date(2028, 1, 2))
-    refused = old.run("approve", "--receipt", receipt)
+    refused = old.run("approve", receipt)
     assert refused.code == 1
     assert "what was accepted on 2027-06-02 counts no more" in " ".join(refused.err.split())
-    assert old.run("approve", "--receipt", receipt, *words).code == 0
+    assert old.run("give-up", receipt, *words).code == 0
     assert {one.accepted for one in old.file.accepted_facts().values()} == {date(2028, 1, 2)}
 
 
@@ -104,9 +101,9 @@ def test_an_acceptance_runs_out(old: World, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_name_that_is_not_needed_is_refused(old: World, name: str, said: str) -> None:
     *_, receipt = old.verified()
-    refused = old.run("approve", "--receipt", receipt, "--accept-fact", name)
+    refused = old.run("give-up", receipt, f"fact/{name}")
     assert refused.code == 1
-    assert f"--accept-fact {name}: {said}" in " ".join(refused.err.split())
+    assert f"fact {name}: {said}" in " ".join(refused.err.split())
     assert old.file.approval() is None
 
 
@@ -114,15 +111,15 @@ def test_a_fresh_fact_is_not_accepted_by_habit(world: World, monkeypatch: pytest
     monkeypatch.setattr(facts, "_OUR_OWN", ())
     monkeypatch.setattr(dates, "today", lambda: date(2026, 11, 23))
     *_, receipt = world.verified()
-    refused = world.run("approve", "--receipt", receipt, "--accept-fact", "local.verbs")
+    refused = world.run("give-up", receipt, "fact/local.verbs")
     assert "it is of 2026-11, 0 months old, and needs no acceptance" in " ".join(refused.err.split())
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
 
 
 def test_this_machine_needs_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dates, "today", lambda: LATER)
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
 
 
 def test_an_abandonment_needs_no_fact_and_no_profile(old: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +129,9 @@ def test_an_abandonment_needs_no_fact_and_no_profile(old: World, monkeypatch: py
         raise ConfigError("there is no such profile")
 
     monkeypatch.setattr(accepted_facts, "load_profile", gone)
-    both = ("--abandon", "box-0", "--abandon", "box-1", "--reason", "the disk burnt down")
-    assert old.run("approve", *both).code == 0
-    needless = old.run("approve", *both, "--accept-fact", "local.verbs")
+    both = ("data/box-0", "data/box-1", "--reason", "the disk burnt down")
+    assert old.run("give-up", *both).code == 0
+    needless = old.run("give-up", *both, "fact/local.verbs")
     assert "no fact of a profile is relied on here" in " ".join(needless.err.split())
 
 
@@ -154,7 +151,7 @@ def test_where_a_profile_does_not_hold_finish_copies_first_and_names_both_ways(
     assert sorted(world.store.copies.cells()) == ["lr0.1", "lr0.3", "lr0.9"], "what is sealed is here"
     again = " ".join(["next   sweepctl finish", "--stack", STACK, *more])
     assert again in refused.err, refused.err
-    assert refused.err.index(again) < refused.err.index("--abandon box-0"), "the way that loses nothing stands first"
+    assert refused.err.index(again) < refused.err.index("data/box-0"), "the way that loses nothing stands first"
 
 
 def test_finish_asks_before_it_pulls_and_remembers(old: World) -> None:

@@ -155,7 +155,7 @@ def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(
     """l02: an `up` here would be refused, and a destroy of an empty state ends nothing."""
     world.add("box-0").launch("lr0.3")
     world.save(world.empty())
-    abandon = ("approve", "--abandon", "box-0", "--reason", "not worth it")
+    abandon = ("give-up", "data/box-0", "--reason", "not worth it")
     assert world.run(*abandon, "--json", fresh=False).json["next"][0].startswith("pulumi up")
     held(world, "file://laptop-7/home/me/state")
     first, up, destroy = world.run(*abandon, "--json", fresh=False).json["next"]

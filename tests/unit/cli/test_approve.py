@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from sweepstack.cli.commands.approve.options import Reasons, pair_reasons
+from sweepstack.cli.app import load_command
+from sweepstack.cli.commands.approve.options import BOX, CELL, DATA, UNCLAIMED, pair_reasons
 from sweepstack.cli.output import Unsure
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
@@ -43,7 +44,7 @@ def approval(world: World) -> Approval:
 def test_naming_the_whole_digest_is_a_persons_word(world: World) -> None:
     first, second, receipt = world.verified()
     before = world.file.path.read_text()
-    result = world.run("approve", "--receipt", receipt, "--expires", "12h", "--json")
+    result = world.run("approve", receipt, "--expires", "12h", "--json")
     assert result.code == 0
     word = approval(world)
     assert word.receipt == receipt
@@ -60,7 +61,7 @@ def test_naming_the_whole_digest_is_a_persons_word(world: World) -> None:
 
 def test_what_is_written_clears_the_boxes(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     seen = world.run("status", "--json").json
     assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"], "the state has not taken it yet"
     assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
@@ -69,7 +70,7 @@ def test_what_is_written_clears_the_boxes(world: World) -> None:
 def test_the_up_of_an_approval_that_would_rent_a_box_says_what_to_set_first(world: World) -> None:
     *_, receipt = world.verified()
     world.monkeypatch.setattr("sweepstack.cli.commands.approve.preview.unrented", lambda *_: ("box-2", "box-3"))
-    up, destroy = world.run("approve", "--receipt", receipt, "--json").json["next"]
+    up, destroy = world.run("approve", receipt, "--json").json["next"]
     wants = "after boxes.box-2.want, boxes.box-3.want is set to gone, or it rents box-2, box-3: clears the boxes"
     assert up == f"pulumi up --stack {STACK}    ({wants})"
     assert destroy == f"pulumi destroy --stack {STACK}"
@@ -84,12 +85,12 @@ def test_the_up_of_an_approval_that_would_rent_a_box_says_what_to_set_first(worl
 
 def test_a_second_word_for_the_same_receipt_keeps_the_first(world: World) -> None:
     first, second, receipt = world.verified()
-    world.run("approve", "--receipt", receipt, "--box", "box-0", "--expires", "2h")
-    world.run("approve", "--receipt", receipt, "--box", "box-1")
+    world.run("approve", receipt, "--box", "box-0", "--expires", "2h")
+    world.run("approve", receipt, "--box", "box-1")
     word = approval(world)
     assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
     assert word.expires - word.at <= timedelta(hours=2), "the earlier word holds no longer than it was given for"
-    world.run("approve", "--abandon", "box-1", "--reason", "broken")
+    world.run("give-up", "data/box-1", "--reason", "broken")
     word = approval(world)
     assert word.receipt == receipt
     assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
@@ -98,12 +99,12 @@ def test_a_second_word_for_the_same_receipt_keeps_the_first(world: World) -> Non
 
 def test_an_earlier_word_for_another_receipt_goes(world: World) -> None:
     _, second, receipt = world.verified()
-    world.run("approve", "--receipt", receipt, "--box", "box-0")
+    world.run("approve", receipt, "--box", "box-0")
     second.seal("lr0.9", attempt=2)
     world.run("pull")
     later = world.run("verify", "--json").json["receipt"]
     assert later != receipt
-    world.run("approve", "--receipt", later, "--box", "box-1")
+    world.run("approve", later, "--box", "box-1")
     word = approval(world)
     assert word.receipt == later
     assert [action.native_id for action in word.actions] == [second.native_id], "box-0 was approved by another receipt"
@@ -113,13 +114,13 @@ def test_an_edited_receipt_is_refused(world: World) -> None:
     *_, receipt = world.verified()
     path = world.evidence / "receipts" / f"{receipt.removeprefix('sha256:')}.json"
     path.write_bytes(path.read_bytes().replace(b'"verified":3', b'"verified":9'))
-    assert "edited or damaged" in untouched(world, "--receipt", receipt)
+    assert "edited or damaged" in untouched(world, receipt)
 
 
 def test_a_receipt_from_before_the_journal_went_on(world: World) -> None:
     first, _, receipt = world.verified()
     first.log("runner-started", pid=1)
-    said = untouched(world, "--receipt", receipt)
+    said = untouched(world, receipt)
     assert "box-0" in said
     assert "went on after the receipt" in said
     assert "sweepctl finish" in said
@@ -129,9 +130,9 @@ def test_a_receipt_for_another_roster(world: World) -> None:
     *_, receipt = world.verified()
     world.lrs = "[0.1, 0.3, 0.9, 2.5]"
     world.write_stack_file()
-    assert "other cells than the receipt" in untouched(world, "--receipt", receipt)
+    assert "other cells than the receipt" in untouched(world, receipt)
     world.up_roster = world.file_roster()
-    assert "roster changed" in untouched(world, "--receipt", receipt)
+    assert "roster changed" in untouched(world, receipt)
 
 
 def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
@@ -144,11 +145,11 @@ def test_a_cell_that_is_not_verified_locks_its_box_alone(world: World) -> None:
     second.seal("lr0.9")
     world.run("pull")
     receipt = world.run("verify", "--json").json["receipt"]
-    said = untouched(world, "--receipt", receipt)
+    said = untouched(world, receipt)
     assert "lr0.3 is failed" in said
-    assert f"--receipt {receipt} --waive lr0.3" in said
-    assert world.run("approve", "--receipt", receipt, "--box", "box-1").code == 0
-    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "diverged").code == 0
+    assert f"{receipt} cell/lr0.3" in said
+    assert world.run("approve", receipt, "--box", "box-1").code == 0
+    assert world.run("give-up", receipt, "cell/lr0.3", "--reason", "diverged").code == 0
     word = approval(world)
     assert [(waiver.cell, waiver.reason) for waiver in word.waive] == [("lr0.3", "diverged")]
     assert word.waivers_digest == Approval.digest_waivers(word.waive, word.abandon)
@@ -160,7 +161,7 @@ def test_cells_that_were_not_pulled_are_pulled_before_any_is_given_up(world: Wor
     world.run("verify")
     ways = [line for line in untouched(world).splitlines() if line.startswith("next")]
     assert ways[0].startswith(f"next   sweepctl pull --stack {STACK} --verify")
-    assert "--waive lr0.1" in ways[1]
+    assert "cell/lr0.1" in ways[1]
 
 
 def test_asked_at_a_terminal(world: World) -> None:
@@ -180,7 +181,7 @@ def test_asked_at_a_terminal(world: World) -> None:
 
 def test_nothing_launched_needs_no_receipt(world: World) -> None:
     box = world.add()
-    assert '--abandon box-0 --reason "nothing was launched"' in untouched(world, "--box", "box-0")
+    assert 'data/box-0 --reason "nothing was launched"' in untouched(world, "--box", "box-0")
     untouched(world, "--box", "box-0", types="y")
     assert world.run("approve", "--box", "box-0", types="yes").code == 0
     word = approval(world)
@@ -215,7 +216,7 @@ def test_nothing_launched_but_a_journal_is_there(world: World) -> None:
 def test_abandoning_shows_what_is_lost(world: World) -> None:
     first, second = world.full()
     second.start("lr0.9", attempt=2)
-    result = world.run("approve", "--abandon", "box-0", "--reason", "  too  late ")
+    result = world.run("give-up", "data/box-0", "--reason", "  too  late ")
     assert result.code == 0
     assert "ABANDONED box-0: 2 cells may be lost, 2 of them finished: 2 sealed" in result.out
     assert "lr0.3" in result.out
@@ -226,14 +227,14 @@ def test_abandoning_shows_what_is_lost(world: World) -> None:
 
 def test_abandoning_at_a_terminal_is_asked(world: World) -> None:
     world.full()
-    untouched(world, "--abandon", "box-0", "--reason", "x", types="yes")
-    assert world.run("approve", "--abandon", "box-0", "--reason", "x", types="box-0").code == 0
+    untouched(world, "data/box-0", "--reason", "x", types="yes", verb="give-up")
+    assert world.run("give-up", "data/box-0", "--reason", "x", types="box-0").code == 0
 
 
 def test_abandoning_when_the_evidence_is_gone(world: World) -> None:
     first, _ = world.full()
     shutil.rmtree(world.evidence)
-    assert world.run("approve", "--abandon", "box-0", "--reason", "the disk died").code == 0
+    assert world.run("give-up", "data/box-0", "--reason", "the disk died").code == 0
     box = parse_export(STACK, world.export()).boxes[0]
     seen = Observation(Existence.EXISTS)
     assert may_end(BoxEnding(BoxContext(box.facts(), box.adapter), approval(world), seen), full=True).way == "abandoned"
@@ -243,8 +244,8 @@ def test_abandoning_when_the_evidence_is_gone(world: World) -> None:
 def test_one_abandoned_the_others_cleared(world: World) -> None:
     first, second, receipt = world.verified()
     second.start("lr0.9", attempt=2)
-    arguments = ("--receipt", receipt, "--abandon", "box-1", "--reason", "hangs")
-    assert world.run("approve", *arguments).code == 0
+    arguments = (receipt, "data/box-1", "--reason", "hangs")
+    assert world.run("give-up", *arguments).code == 0
     word = approval(world)
     assert {action.native_id for action in word.actions} == {first.native_id, second.native_id}
     world.up()
@@ -255,26 +256,26 @@ def test_one_abandoned_the_others_cleared(world: World) -> None:
 def test_a_box_that_is_gone_needs_no_word(world: World) -> None:
     first, second, receipt = world.verified()
     first.vanish()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     assert [action.native_id for action in approval(world).actions] == [second.native_id]
-    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
+    assert world.run("approve", receipt, "--box", "box-0").code == 0
 
 
 def test_a_box_of_another_account_is_not_approved(world: World) -> None:
     *_, receipt = world.verified()
     world.move_registry()
     world.platform.account()  # another registry: another account
-    said = untouched(world, "--receipt", receipt)
+    said = untouched(world, receipt)
     assert "account" in said
-    said = untouched(world, "--abandon", "box-0", "--reason", "lost")
+    said = untouched(world, "data/box-0", "--reason", "lost", verb="give-up")
     next_ = said[said.index("next") :]
     assert "python -m sweepstack.platforms.local --also " in next_, "what helps with an account"
-    assert "--abandon" not in next_, "that has just failed"
+    assert "data/" not in next_, "that has just failed"
     ways = world.run("status", "--json", fresh=False).json["next"]  # it advised what is refused
     assert ways[0].startswith("sweepctl status"), "with the account of the box: that calls nothing gone"
     assert "python -m sweepstack.platforms.local --also " in ways[-1]
     assert ways[-1].endswith("    (only if its registry here was lost: what is not here then counts as gone)")
-    assert not [way for way in ways if "--abandon" in way]
+    assert not [way for way in ways if "data/" in way]
     assert claim(["--also", world.boxes[0].record.account]) == 0
     assert world.run("status", fresh=False).code != 2, "that way leads on"
 
@@ -286,10 +287,10 @@ def test_a_cell_that_only_the_box_knows_is_named_and_locks(world: World) -> None
     first.log("cell-started", cell="seed5", attempt=1, config_digest=digest, code=CODE, argv=["x"], slot=0)
     first.log("cell-sealed", cell="seed5", attempt=1, config_digest=digest, manifest=digest, bytes=7)
     receipt = world.run("verify", "--json").json["receipt"]
-    said = untouched(world, "--receipt", receipt)
+    said = untouched(world, receipt)
     assert "seed5 ran on this box by its journal, and neither the receipt nor the launch record has it" in said
-    assert f"--receipt {receipt} --waive seed5" in said
-    assert world.run("approve", "--receipt", receipt, "--waive", "seed5", "--reason", "not ours").code == 0
+    assert f"{receipt} cell/seed5" in said
+    assert world.run("give-up", receipt, "cell/seed5", "--reason", "not ours").code == 0
 
 
 def test_a_finished_cell_that_was_dropped_is_named(world: World) -> None:
@@ -302,7 +303,7 @@ def test_a_finished_cell_that_was_dropped_is_named(world: World) -> None:
     world.write_stack_file(drop=f"{{{name}: too slow}}")
     world.up()
     receipt = world.run("verify", "--json").json["receipt"]
-    result = world.run("approve", "--receipt", receipt)
+    result = world.run("approve", receipt)
     assert f"{name} was sealed on box-0 and dropped later: no copy of it is verified" in result.out, result
 
 
@@ -312,7 +313,7 @@ def test_a_finished_cell_that_was_dropped_is_named(world: World) -> None:
 def test_revoking_takes_everything_back(world: World) -> None:
     first, second, receipt = world.verified()
     before = world.file.path.read_bytes()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     world.up()
     world.open_teardown(receipt, first, second)
     world.store.write_clearance(first.native_id, approval(world))
@@ -328,21 +329,21 @@ def test_revoking_takes_everything_back(world: World) -> None:
 
 def test_what_was_revoked_ends_nothing_though_the_state_still_holds_it(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     world.up()
     assert world.run("status", "--json").json["gates"][0]["state"] == "cleared"
     assert "on record as revoked" in world.run("revoke").out
     gates = world.run("status", "--json").json["gates"]
     assert [gate["state"] for gate in gates] == ["locked", "locked"]
     assert "the approval was revoked at" in gates[0]["reasons"][0]
-    assert world.run("approve", "--receipt", receipt).code == 0, "in the same second, too"
+    assert world.run("approve", receipt).code == 0, "in the same second, too"
     world.up()
     assert world.run("status", "--json").json["gates"][0]["state"] == "cleared"
 
 
 def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     world.store.objects.remove("sweep.json")
     result = world.run("revoke")
     assert result.code == 2
@@ -352,7 +353,7 @@ def test_a_revocation_that_cannot_be_recorded_says_so(world: World) -> None:
 
 def test_revoking_needs_no_backend(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     word = approval(world)
     (world.engine / "error").write_text("error: the backend does not answer")
     assert world.run("revoke").code == 0
@@ -373,7 +374,7 @@ def test_a_malformed_approval_can_be_revoked(world: World) -> None:
 
 def test_an_expired_word_shows_in_status(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     word = approval(world)
     early = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     world.file.write_approval(word.model_copy(update={"expires": early}))
@@ -392,17 +393,17 @@ def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
     note = first.root / "data" / "notes.bin"
     note.touch()
     os.truncate(note, 200_000_000)
-    refused = world.run("approve", "--receipt", receipt)
+    refused = world.run("approve", receipt)
     assert refused.code == 1
     assert "1 file, 200.0 MB on it belong to no sealed cell and would die: data/notes.bin" in refused.err
-    assert '--waive-unclaimed box-0 --reason "…"' in refused.err
-    why = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0")
+    assert 'unclaimed/box-0 --reason "…"' in refused.err
+    why = world.run("give-up", receipt, "unclaimed/box-0")
     assert why.code == 2
-    assert "--waive-unclaimed box-0 needs a reason" in why.err
-    other = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-7", "--reason", "x")
+    assert "unclaimed/box-0 needs a reason" in why.err
+    other = world.run("give-up", receipt, "unclaimed/box-7", "--reason", "x")
     assert other.code == 1
     assert "there is no box box-7 in the state" in other.err
-    let_go = world.run("approve", "--receipt", receipt, "--waive-unclaimed", "box-0", "--reason", "a cache")
+    let_go = world.run("give-up", receipt, "unclaimed/box-0", "--reason", "a cache")
     assert let_go.code == 0
     assert "unclaimed box-0: 1 file, 200.0 MB: data/notes.bin 200.0 MB" in let_go.out
     assert "box-0: may be lost: a cache" in let_go.out
@@ -414,7 +415,7 @@ def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
     gates = world.run("status", "--json").json["gates"]
     assert [gate["state"] for gate in gates] == ["cleared", "cleared"]
     assert gates[0]["unclaimed"]["bytes"] == 200_000_000
-    kept = world.run("approve", "--receipt", receipt, "--box", "box-1")
+    kept = world.run("approve", receipt, "--box", "box-1")
     assert kept.code == 0
     assert world.file.approval().unclaimed == written.unclaimed  # type: ignore[union-attr]
     os.truncate(note, 200_000_001)
@@ -425,32 +426,38 @@ def test_unclaimed_bytes_are_let_go_by_name(world: World) -> None:
 # The order of options
 
 
+def paired(verb: str, *line: str) -> dict[str, dict[str, str]]:
+    """What the reasons of this line belong to."""
+    return pair_reasons(load_command(verb).make_context(verb, list(line), resilient_parsing=True).meta["typed"])
+
+
 def test_reasons_belong_to_what_stands_before_them() -> None:
-    line = ["--waive", "a", "--reason=one", "--box", "x", "--abandon=b", "--waive", "c", "--reason", "two"]
-    assert pair_reasons(line) == Reasons({"a": "one", "c": "two"}, {"b": "two"}, {}, {})
-    assert pair_reasons(["--box", "a", "--box=b", "--reason", "never ran"]) == Reasons(
-        {}, {}, {"a": "never ran", "b": "never ran"}, {}
-    )
-    both = ["--waive", "a", "--waive-unclaimed", "x", "--reason", "why", "--waive-unclaimed=y", "--reason=caches"]
-    assert pair_reasons(both) == Reasons({"a": "why"}, {}, {}, {"x": "why", "y": "caches"})
+    line = ["cell/a", "--reason=one", "--box", "x", "data/b", "cell/c", "--reason", "two"]
+    found = paired("give-up", *line)
+    assert (found[CELL], found[DATA], found[BOX]) == ({"a": "one", "c": "two"}, {"b": "two"}, {})
+    assert paired("approve", "--box", "a", "--box=b", "--reason", "never ran")[BOX] == dict.fromkeys("ab", "never ran")
+    both = ["cell/a", "unclaimed/x", "--reason", "why", "unclaimed/y", "--reason=caches"]
+    found = paired("give-up", *both)
+    assert (found[CELL], found[UNCLAIMED]) == ({"a": "why"}, {"x": "why", "y": "caches"})
+    assert paired("give-up", "--stack", "data/b", "cell/a", "--reason", "x")[DATA] == {}, "a stack's name"
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        ["--waive=a", "--reason=x", "--waive=b"],
-        ["--reason=x", "--waive=a", "--waive=b"],
+        ["cell/a", "--reason=x", "cell/b"],
+        ["--reason=x", "cell/a", "cell/b"],
         ["--reason=x"],
-        ["--waive=a", "--reason= "],
-        ["--waive=a", "--waive=a", "--reason=x"],
-        ["--waive", "a", "--reason", "x", "--waive", "a", "--reason", "y"],
-        ["--abandon"],
-        ["--waive-unclaimed=x"],
+        ["cell/a", "--reason= "],
+        ["cell/a", "cell/a", "--reason=x"],
+        ["cell/a", "--reason", "x", "cell/a", "--reason", "y"],
+        ["--reason=…", "cell/a"],
+        ["unclaimed/x"],
     ],
 )
 def test_reasons_that_belong_to_nothing(line: list[str]) -> None:
     with pytest.raises(Unsure):
-        pair_reasons(line)
+        paired("give-up", *line)
 
 
 def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,12 +469,12 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
     box.start("lr0.3", log="boom\n")
     (box.root / "data/sweep/cells/lr0.3/1/out/model.bin").write_bytes(b"m" * 5000)
     box.fail("lr0.3")
-    given_up = world.run("approve", "--abandon", "box-0", "--reason", "x")
+    given_up = world.run("give-up", "data/box-0", "--reason", "x")
     assert "in no copy box-0: all that lr0.3 left without a seal, logs too" in given_up.out
     world.run("revoke")
     world.run("pull")
     receipt = world.run("verify", "--json").json["receipt"]
-    waived = world.run("approve", "--receipt", receipt, "--waive", "lr0.3", "--reason", "x")
+    waived = world.run("give-up", receipt, "cell/lr0.3", "--reason", "x")
     assert waived.code == 0, waived
     assert (
         "in no copy box-0: 1 file, 5.0 kB, too large, too many, or not readable: lr0.3 out/model.bin 5.0 kB"
@@ -480,7 +487,7 @@ def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch:
     _, _, digest = world.verified()
     for module in ("sweepstack.cli.output", "sweepstack.cli.commands.approve.preview"):
         monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
-    lines = world.run("approve", "--receipt", digest).out.splitlines()
+    lines = world.run("approve", digest).out.splitlines()
     assert lines[0] == f"receipt  {digest}"
     assert len(lines[0]) == 80
     end = next(index for index, line in enumerate(lines) if line.startswith("survives"))
@@ -493,8 +500,8 @@ def test_its_errors_fit_into_80_columns(world: World) -> None:
     """One was a line of 289 columns."""
     world.full()
     world.run("verify")
-    missing, unknown = world.run("approve", types="yes"), world.run("approve", "--abandon", "box", "--reason", "x")
-    nothing = world.run("approve", "--reason", "why " * 40, "--waive", "lr0.1")
+    missing, unknown = world.run("approve", types="yes"), world.run("give-up", "data/box", "--reason", "x")
+    nothing = world.run("give-up", "--reason", "why " * 40, "cell/lr0.1")
     for said in (missing, unknown, nothing):
         assert said.code
         assert not too_long(said.err), said.err
@@ -506,7 +513,7 @@ def test_its_errors_fit_into_80_columns(world: World) -> None:
 
 def test_its_questions_fit_into_80_columns(world: World) -> None:
     first, _, _ = world.verified()
-    asked = world.run("approve", "--abandon", "box-0", "--reason", "a reason that is somewhat longer " * 4, types="no")
+    asked = world.run("give-up", "data/box-0", "--reason", "a reason that is somewhat longer " * 4, types="no")
     for said in (asked, world.run("approve", types="no")):
         assert "Type " in said.err
         assert not too_long(said.err.replace(": error:", ":\nerror:")), said.err
@@ -525,6 +532,6 @@ def test_a_box_that_cannot_be_read_is_not_waited_for(world: World) -> None:
     journal = first.root / box_layout.JOURNAL
     journal.unlink()
     journal.mkdir()
-    said = untouched(world, "--receipt", receipt)
+    said = untouched(world, receipt)
     assert "sweepctl wait" not in said
-    assert "--abandon box-0" in said
+    assert "data/box-0" in said

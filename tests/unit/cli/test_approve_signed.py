@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.cli.commands import approve as approving
+from sweepstack.cli.commands.approve.sign import SIGNER, SIGNING_KEY
 from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
@@ -49,7 +50,7 @@ def no_settings(world: World, tmp_path: Path) -> Path:
 
 
 def by(keys: Path, name: str, how: str = "--sign") -> list[str]:
-    return [*filter(None, [how]), "--signing-key", str(keys / name), "--signer", f"{name}@lab.org"]
+    return [f"{SIGNING_KEY}={keys / name}", f"{SIGNER}={name}@lab.org", *filter(None, [how])]
 
 
 def signers(word: Approval) -> list[str]:
@@ -81,11 +82,9 @@ def test_what_a_person_said_yes_to_is_written_signed(world: World, keys: Path) -
 
 def test_without_a_terminal_a_digest_is_the_yes_and_the_command_shown_signs(world: World, keys: Path) -> None:
     *_, receipt = world.verified()
-    command = (
-        f"sweepctl approve --stack {STACK} {' '.join(by(keys, 'ann'))} --receipt {receipt} --box box-0 --box box-1"
-    )
+    command = f"sweepctl approve --stack {STACK} {receipt} --box box-0 --box box-1 --sign"
     assert command in untouched(world, *by(keys, "ann")).replace("\n", " ")
-    assert world.run("approve", *command.split()[4:]).code == 0
+    assert world.run("approve", *by(keys, "ann", ""), *command.split()[4:]).code == 0
     assert signers(approval(world)) == ["ann@lab.org"]
 
 
@@ -93,11 +92,11 @@ def test_who_signs_and_with_what_comes_from_git(world: World, keys: Path, no_set
     *_, receipt = world.verified()
     world.monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(keys / "bob"))
     no_settings.write_text(f"[user]\n email = carol@lab.org\n signingkey = {keys / 'ann'}.pub\n[gpg]\n format = ssh\n")
-    assert world.run("approve", "--sign", "--receipt", receipt).code == 0
+    assert world.run("approve", "--sign", receipt).code == 0
     assert signers(approval(world)) == ["carol@lab.org"]
     with_ann = verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).valid["carol@lab.org"]
     no_settings.write_text("[user]\n email = carol@lab.org\n signingkey = ABCDEF\n")  # a key of GnuPG
-    assert world.run("approve", "--sign", "--receipt", receipt).code == 0
+    assert world.run("approve", "--sign", receipt).code == 0
     assert verified_signers(approval(world), SWEEP, None, at=datetime.now(UTC)).valid["carol@lab.org"] != with_ann
 
 
@@ -105,29 +104,22 @@ def test_who_signs_and_with_what_comes_from_git(world: World, keys: Path, no_set
 def test_finish_signs_what_it_approves_and_the_report_says_who(world: World, keys: Path, box: list[str]) -> None:
     *_, receipt = world.verified()
     world.on("up", "true")
-    said = world.run("finish", *by(keys, "ann"), "--receipt", receipt, *box)
-    options = " ".join([*box, *by(keys, "ann")])
-    assert f"$ sweepctl approve --stack {STACK} --receipt {receipt} {options}" in said.out.splitlines(), said
+    said = world.run("finish", *by(keys, "ann"), receipt, *box)
+    options = " ".join([*box, "--sign"])
+    assert f"$ sweepctl approve --stack {STACK} {receipt} {options}" in said.out.splitlines(), said
     assert signers(approval(world)) == ["ann@lab.org"]
     assert world.run("report").code == 0
     page = (world.root / f"report-{STACK}.html").read_text("utf-8")
     assert f"{approval(world).by}, signed by ann@lab.org" in page
 
 
-def test_finish_takes_a_key_only_to_sign(world: World, keys: Path) -> None:
-    world.verified()
-    refused = world.run("finish", *by(keys, "ann")[1:], types="yes")
-    assert (refused.code, world.calls()) == (2, [])
-    assert "are for --sign" in refused.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--signer", "ann@lab.org"], "--signing-key PATH"),
-        (["--signing-key", "ann"], "--signer NAME"),
-        (["--signing-key", "ann", "--signer", "*@lab.org"], "can't stand in a list of signers"),
-        (["--signing-key", "-----BEGIN OPENSSH PRIVATE KEY-----abc", "--signer", "ann"], "is a private key itself"),
+        ([f"{SIGNER}=ann@lab.org"], "SWEEPSTACK_SIGNING_KEY=PATH"),
+        ([f"{SIGNING_KEY}=ann"], "SWEEPSTACK_SIGNER=NAME"),
+        ([f"{SIGNING_KEY}=ann", f"{SIGNER}=*@lab.org"], "can't stand in a list of signers"),
+        ([f"{SIGNING_KEY}=-----BEGIN OPENSSH PRIVATE KEY-----abc", f"{SIGNER}=ann"], "is a private key itself"),
     ],
 )
 def test_what_is_missing_to_sign_is_said_before_anything_is_asked(
@@ -146,21 +138,21 @@ def test_what_is_missing_to_sign_is_said_before_anything_is_asked(
 @pytest.mark.parametrize(("key", "words"), [("locked", "could not be used"), ("nokey", "there is no key")])
 def test_a_key_that_can_not_sign_writes_nothing(world: World, keys: Path, key: str, words: str) -> None:
     first, _, receipt = world.verified()
-    said = untouched(world, *by(keys, key), "--receipt", receipt)
+    said = untouched(world, *by(keys, key), receipt)
     assert "nothing was written" in said
     assert words in said.replace("\n", " ")
-    untouched(world, *by(keys, key), "--abandon", "box-0", "--reason", "broken")
+    untouched(world, *by(keys, key), "data/box-0", "--reason", "broken", verb="give-up")
     assert world.store.clearance(first.native_id) is None
 
 
 def test_a_second_person_signs_what_stands_and_changes_nothing_else(world: World, keys: Path) -> None:
     *_, receipt = world.verified()
-    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    world.run("approve", *by(keys, "ann"), receipt)
     first = approval(world)
     untouched(world, *by(keys, "bob", ""), types="no", verb="cosign")
     untouched(world, *by(keys, "bob", ""), receipt, verb="cosign")
     asked = untouched(world, *by(keys, "bob", ""), verb="cosign")
-    assert f"--signer bob@lab.org {approval_digest(first)}" in asked.replace("\n", " ")
+    assert f"sweepctl cosign --stack {STACK} {approval_digest(first)}" in asked.replace("\n", " ")
     result = world.run("cosign", *by(keys, "bob", ""), types="yes")
     assert result.code == 0, result
     for words in (receipt, f"approval {approval_digest(first)}", "signed    by ann@lab.org: it verifies", first.by):
@@ -173,7 +165,7 @@ def test_a_second_person_signs_what_stands_and_changes_nothing_else(world: World
 
 def test_without_a_terminal_a_second_person_names_the_whole_approval(world: World, keys: Path) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     digest = approval_digest(approval(world))
     result = world.run("cosign", *by(keys, "bob", ""), digest, "--json")
     assert result.code == 0, result
@@ -183,19 +175,19 @@ def test_without_a_terminal_a_second_person_names_the_whole_approval(world: Worl
 
 def test_one_person_signs_once(world: World, keys: Path) -> None:
     *_, receipt = world.verified()
-    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    world.run("approve", *by(keys, "ann"), receipt)
     assert "ann@lab.org has signed this approval already" in untouched(
-        world, "--signing-key", str(keys / "bob"), "--signer", "ann@lab.org", types="yes", verb="cosign"
+        world, f"{SIGNING_KEY}={keys / 'bob'}", f"{SIGNER}=ann@lab.org", types="yes", verb="cosign"
     )
     assert "one key is one person" in untouched(
-        world, "--signing-key", str(keys / "ann"), "--signer", "bob@lab.org", types="yes", verb="cosign"
+        world, f"{SIGNING_KEY}={keys / 'ann'}", f"{SIGNER}=bob@lab.org", types="yes", verb="cosign"
     )
 
 
 def test_nothing_is_added_to_an_approval_that_ends_nothing(world: World, keys: Path) -> None:
     first, _, receipt = world.verified()
     assert "there is no approval" in untouched(world, *by(keys, "bob", ""), types="yes", verb="cosign")
-    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    world.run("approve", *by(keys, "ann"), receipt)
     written = world.file.path.read_text()
     world.file.path.write_text(written.replace(approval(world).by, "eve@lab"))
     assert "edited" in untouched(world, *by(keys, "bob", ""), types="yes", verb="cosign")
@@ -206,8 +198,8 @@ def test_nothing_is_added_to_an_approval_that_ends_nothing(world: World, keys: P
 
 def test_an_approval_that_takes_the_place_of_a_signed_one_says_so(world: World, keys: Path) -> None:
     *_, receipt = world.verified()
-    world.run("approve", *by(keys, "ann"), "--receipt", receipt, "--box", "box-0")
-    result = world.run("approve", "--receipt", receipt, "--box", "box-1")
+    world.run("approve", *by(keys, "ann"), receipt, "--box", "box-0")
+    result = world.run("approve", receipt, "--box", "box-1")
     assert "this replaces an approval that was signed by ann@lab.org" in result.out
     assert not approval(world).signatures
 
@@ -215,9 +207,9 @@ def test_an_approval_that_takes_the_place_of_a_signed_one_says_so(world: World, 
 def test_an_abandonment_on_record_keeps_all_signatures(world: World, keys: Path) -> None:
     """Also beside another box, which it does not let go."""
     first, second, receipt = world.verified()
-    world.run("approve", "--receipt", receipt, "--box", "box-1")
-    given_up = ["--abandon", "box-0", "--reason", "broken"]
-    assert world.run("approve", *by(keys, "ann"), *given_up).code == 0
+    world.run("approve", receipt, "--box", "box-1")
+    given_up = ["data/box-0", "--reason", "broken"]
+    assert world.run("give-up", *by(keys, "ann"), *given_up).code == 0
     untouched(world, *by(keys, "bob", ""), types="yes", verb="cosign")
     result = world.run("cosign", *by(keys, "bob", ""), types="box-0")
     assert result.code == 0, result
@@ -234,7 +226,7 @@ def test_an_abandonment_on_record_keeps_all_signatures(world: World, keys: Path)
 
 def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> None:
     world.full()
-    world.run("approve", *by(keys, "ann"), "--abandon", "box-0", "--reason", "broken")
+    world.run("give-up", *by(keys, "ann"), "data/box-0", "--reason", "broken")
     written = world.file.path.read_bytes()
     world.run("revoke")
     world.file.path.write_bytes(written)
@@ -243,7 +235,7 @@ def test_a_revoked_abandonment_is_not_signed_again(world: World, keys: Path) -> 
 
 def test_a_revoked_end_of_a_volume_is_not_signed_again(world: World, keys: Path) -> None:
     keep, file = Keep(world), Target.find("keep").file
-    assert keep.run("approve", "--abandon", "abl", "--reason", "x", *by(keys, "ann"), types="abl").code == 0
+    assert keep.run("give-up", "data/abl", "--reason", "x", *by(keys, "ann"), types="abl").code == 0
     written = file.path.read_bytes()
     assert keep.run("revoke").code == 0
     file.path.write_bytes(written)
@@ -251,20 +243,15 @@ def test_a_revoked_end_of_a_volume_is_not_signed_again(world: World, keys: Path)
     assert (refused.code, "revoked" in refused.err, file.path.read_bytes()) == (1, True, written)
 
 
-def test_options_that_do_not_go_together(world: World) -> None:
-    world.verified()
-    assert world.run("approve", "--signer", "ann", types="yes").code == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "yes"),
-    [([], "yes"), (["--abandon", "abl", "--reason", "not needed"], "abl")],
+    [([], "yes"), (["data/abl", "--reason", "not needed"], "abl")],
     ids=["whole", "abandoned"],
 )
 def test_two_people_sign_for_a_stack_of_volumes(world: World, keys: Path, arguments: list[str], yes: str) -> None:
     keep = Keep(world)
     file = Target.find("keep").file
-    assert keep.run("approve", *arguments, *by(keys, "ann"), types=yes).code == 0
+    assert keep.run("give-up" if arguments else "approve", *arguments, *by(keys, "ann"), types=yes).code == 0
     first = file.approval()
     assert keep.run("cosign", *by(keys, "bob", ""), types="no").code == 1
     assert file.approval() == first
@@ -286,7 +273,7 @@ def test_what_another_person_wrote_during_the_prompt_is_not_written_over(
 ) -> None:
     """The screen may stand for an hour: a third signature, or a revocation, that came meanwhile stays."""
     *_, receipt = world.verified()
-    world.run("approve", *by(keys, "ann"), "--receipt", receipt)
+    world.run("approve", *by(keys, "ann"), receipt)
     shown = approval(world)
     changes = iter((shown.model_copy(update={"signatures": ()}), None))
 

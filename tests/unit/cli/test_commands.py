@@ -184,7 +184,7 @@ def test_finish_runs_the_loop_and_looks_again(world: World) -> None:
     receipt = world.run("verify", "--json").json["receipt"]
     # What the engine leaves behind: after `up` the boxes are cleared, after `destroy` they are gone.
     before = world.file.path.read_text()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.up()
     (world.engine / "after-up.json").write_text(json.dumps(world.export()))
     world.file.path.write_text(before)
@@ -193,13 +193,13 @@ def test_finish_runs_the_loop_and_looks_again(world: World) -> None:
     (world.engine / "after-destroy.json").write_text(json.dumps(world.empty()))
     world.on("up", "cp $home/after-up.json $home/state.json")
     world.on("destroy", f"cp $home/after-destroy.json $home/state.json; rm -rf {first.root} {second.root}")
-    result = world.run("finish", "--receipt", receipt)
+    result = world.run("finish", receipt)
     assert result.code == 0, result
     commands = [line for line in result.out.splitlines() if line.startswith("$ ")]
     assert commands == [
         f"$ sweepctl pull --stack {STACK}",
         f"$ sweepctl verify --stack {STACK}",
-        f"$ sweepctl approve --stack {STACK} --receipt {receipt}",
+        f"$ sweepctl approve --stack {STACK} {receipt}",
         f"$ pulumi up --stack {STACK} --yes",
         f"$ pulumi destroy --stack {STACK} --yes",
     ]
@@ -214,7 +214,7 @@ def test_finish_without_the_stack_file_ends_what_was_given_up(world: World) -> N
     """Nothing names the evidence any more once the state is empty, and its records still say that nothing bills."""
     box = world.add()
     box.launch("lr0.1")
-    assert world.run("approve", "--abandon", "box-0", "--reason", "a drill", types="box-0").code == 0
+    assert world.run("give-up", "data/box-0", "--reason", "a drill", types="box-0").code == 0
     world.file.path.unlink()
     (world.engine / "after-destroy.json").write_text(json.dumps(world.empty()))
     world.on("destroy", f"cp $home/after-destroy.json $home/state.json; rm -rf {box.root}")
@@ -265,7 +265,7 @@ def test_finish_asks_before_anything_is_ended(world: World) -> None:
 
 def test_finish_goes_on_with_what_is_approved_already(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     world.up()
     world.on("destroy", "exit 1")
     result = world.run("finish")
@@ -276,7 +276,7 @@ def test_finish_goes_on_with_what_is_approved_already(world: World) -> None:
 
 def test_finish_does_not_believe_an_exit_code(world: World) -> None:
     *_, receipt = world.verified()
-    world.run("approve", "--receipt", receipt)
+    world.run("approve", receipt)
     result = world.run("finish")  # an engine that says yes and does nothing
     assert result.code == 1
     assert "still locked" in result.err
@@ -398,7 +398,7 @@ def test_finish_goes_on_where_no_cell_is_left_for_a_box_that_was_never_rented(wo
     _first, _second, receipt = world.verified()
     text = world.file.path.read_text()
     world.file.path.write_text(text.replace("box-1: {want: running}", "box-1: {want: running}, box-2: {}"))
-    asked = world.run("finish", "--receipt", receipt)
+    asked = world.run("finish", receipt)
     assert asked.code == 1  # an engine that says yes and does nothing
     assert "wants box-2 up" not in asked.err
     assert "a box is still locked" in asked.err

@@ -39,8 +39,9 @@ def test_stacks_cells_and_boxes(world: World) -> None:
     assert complete(world, "status", "--stack", "sw") == [STACK]
     assert complete(world, "logs", "--stack", STACK, "lr0") == ["lr0.1", "lr0.3", "lr0.9"]
     assert complete(world, "logs", "--stack", STACK, "--setup", "b") == ["box-0", "box-1"]
-    assert complete(world, "approve", "--stack", STACK, "--waive", "lr0.9") == ["lr0.9"]
-    assert complete(world, "approve", "--stack", STACK, "--abandon", "b") == ["box-0", "box-1"]
+    assert complete(world, "give-up", "--stack", STACK, "cell/lr0.9") == ["cell/lr0.9"]
+    assert complete(world, "give-up", "--stack", STACK, "data/b") == ["data/box-0", "data/box-1"]
+    assert complete(world, "give-up", "--stack", STACK, "un") == ["unclaimed/"]
     world.monkeypatch.setenv("PULUMI_STACK", STACK)
     assert complete(world, "results", "lr0.3") == ["lr0.3"]
 

@@ -64,7 +64,7 @@ def test_a_state_that_refers_to_what_is_not_in_it_is_repaired_first(world: World
 def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: World) -> None:
     """The `up` that would clear it may not be able to run: a profile is lost, or `pull_to` names another folder."""
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     (alone,) = world.run("status", "--json").json["next"]
     (world.root / "job").rmdir()
     seen = world.run("status", "--json").json
@@ -72,7 +72,7 @@ def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: 
     up, abandon = seen["next"]
     assert up.startswith(f"pulumi up --stack {STACK}    (clears")
     assert up == alone
-    assert abandon.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
+    assert abandon.startswith(f"sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason")
     assert f"&& pulumi destroy --stack {STACK}" in abandon
 
 
@@ -80,7 +80,7 @@ def test_what_only_the_stack_file_approves_names_the_way_without_that_up(world: 
 def test_a_state_of_a_newer_version_takes_an_update_before_anything_else(world: World, newer: bool) -> None:
     """Only the engine's own words say it, above the last lines of `finish`: the way that gives up would fail, too."""
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.on("up", "exit 255")
     words = "a newer one wrote it. Next: git pull &&\\n  make setup" if newer else "another error"
     world.on("refresh", f"printf '%b' '{words}'; exit 255")
@@ -93,7 +93,7 @@ def test_a_state_of_a_newer_version_takes_an_update_before_anything_else(world: 
 
 def test_a_cleared_sweep_whose_stack_file_is_torn_puts_it_back_before_the_destroy(world: World) -> None:
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.up()
     keep_stack_file(world.uri, world.file.path)
     world.file.path.write_bytes(world.file.path.read_bytes()[:100] + b"\0")
@@ -105,7 +105,7 @@ def test_a_cleared_sweep_whose_stack_file_is_torn_puts_it_back_before_the_destro
 
 def test_a_stack_file_with_a_person_s_mistake_is_moved_aside_and_not_overwritten(world: World) -> None:
     *_, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.up()
     keep_stack_file(world.uri, world.file.path)
     edited = world.file.path.read_text() + "  a: [1,\n"
@@ -161,4 +161,4 @@ def test_where_pull_to_is_another_folder_it_is_said_and_what_gives_the_boxes_up_
     seen = world.run("status", "--json").json
     assert any("until pull_to names the folder of the evidence again" in note for note in seen["notes"])
     assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
-    assert "--abandon box-0" in seen["next"][-1]
+    assert "data/box-0" in seen["next"][-1]

@@ -23,7 +23,7 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.refusal import next_commands
 from tests.unit.cli.support import STACK, World
 
-GIVE_UP = ("approve", "--abandon", "box-0", "--reason", "the disk died")
+GIVE_UP = ("give-up", "data/box-0", "--reason", "the disk died")
 DESTROY = f"pulumi destroy --stack {STACK}"
 
 
@@ -57,7 +57,7 @@ def test_it_needs_no_stack_file(world: World) -> None:
     world.file.path.unlink()
     refused = world.run("approve", "--box", "box-0", "--reason", "x")
     assert refused.code == 1
-    assert "--abandon BOX" in refused.err
+    assert "data/BOX" in refused.err
     result = world.run(*GIVE_UP, "--json")
     assert result.code == 0, result
     assert world.file.path.exists() is False
@@ -109,7 +109,7 @@ def test_what_was_revoked_stays_so_where_the_evidence_is_lost_later(world: World
 def test_what_was_revoked_here_stays_so_where_the_evidence_is_put_back_to_an_earlier_day(world: World) -> None:
     """Also an approval by a receipt: a backup, or a bucket that serves an older state, does not know the revocation."""
     first, _, receipt = world.verified()
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     given = world.file.approval()
     assert given is not None
     box = entry(world)
@@ -151,14 +151,14 @@ def lose_the_list(world: World, *, writable: bool) -> None:
 def test_only_an_abandonment_given_since_counts_where_what_was_revoked_is_not_known(
     world: World, writable: bool
 ) -> None:
-    """docs/adr/015: approve --abandon and destroy lead out, and what was given before may have been revoked."""
+    """docs/adr/015: give-up and destroy lead out, and what was given before may have been revoked."""
     world.add("box-0").launch("lr0.3")
     assert world.run(*GIVE_UP).code == 0
     world.up()
     lose_the_list(world, writable=writable)
     assert state_s_way(world) is None
     assert set(ways(world)) <= {None}
-    receipt = world.run("approve", "--receipt", "sha256:" + "0" * 64)
+    receipt = world.run("approve", "sha256:" + "0" * 64)
     assert receipt.code == 1
     assert "the receipt sha256:000" in receipt.err
     time.sleep(1.1)  # approvals are dated by the second
@@ -178,7 +178,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     """No `next` named what writes it again, and each other command was refused or led to one that was."""
     _, _, receipt = world.verified()
     first = world.run("status", "--json").json["next"]
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.up()
     lose_the_list(world, writable=True)
     again = f"sweepctl revoke --stack {STACK} && sweepctl status --stack {STACK}"
@@ -187,7 +187,7 @@ def test_a_torn_list_of_what_was_revoked_is_written_again_first(world: World) ->
     box = BoxContext(entry(world).facts(), "local")
     refused = may_end(BoxEnding(box, entry(world).approval, Observation(Existence.EXISTS)), full=False)
     assert dict(next_commands(box.facts, refused, stack=STACK))["next"] == revoke
-    result = world.run("approve", "--receipt", receipt, "--json")
+    result = world.run("approve", receipt, "--json")
     assert (result.code, result.json["next"][0]) == (1, revoke)
     assert world.run("revoke").code == 0
     world.up()
@@ -222,7 +222,7 @@ def test_where_the_records_of_what_ran_are_lost_no_advice_is_refused_again(world
     refused = world.run("approve", "--box", "box-0", "--reason", "x")
     assert refused.code == 1
     (following,) = [line for line in refused.err.splitlines() if line.startswith("next")]
-    assert "--abandon box-0" in following
+    assert "data/box-0" in following
 
 
 @pytest.mark.parametrize("lost", ["a birth record", "the evidence's disk", "the stack file's disk"])
@@ -231,7 +231,7 @@ def test_where_finish_would_be_refused_status_names_the_way_out_beside_finish(
 ) -> None:
     """Else a person tries `finish`, which is refused, and is one command further from the end."""
     world.full()
-    assert not any("--abandon" in way for way in world.run("status", "--json").json["next"]), "nothing is in its way"
+    assert not any("data/" in way for way in world.run("status", "--json").json["next"]), "nothing is in its way"
     if lost == "a birth record":
         birth = next((world.evidence / "records" / "births").iterdir())
         birth.write_bytes(birth.read_bytes()[:40])
@@ -243,7 +243,7 @@ def test_where_finish_would_be_refused_status_names_the_way_out_beside_finish(
     shown = world.run("status", "--json").json
     first, second = shown["next"]
     assert first.startswith(f"sweepctl finish --stack {STACK} ")
-    assert second.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason ")
+    assert second.startswith(f"sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason ")
     assert f"&& {DESTROY} " in second
     words = {
         "a birth record": "is damaged",
@@ -261,7 +261,7 @@ def test_where_no_approval_can_be_written_status_names_the_way_out_beside_approv
     monkeypatch.setattr(os, "access", lambda path, *_: path != folder)
     first, second = world.run("status", "--json").json["next"]
     assert first == f"sweepctl approve --stack {STACK}"
-    assert second.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason ")
+    assert second.startswith(f"sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason ")
 
 
 def test_where_the_stack_file_does_not_read_status_puts_its_copy_back_before_finish(world: World) -> None:
@@ -296,9 +296,9 @@ def test_a_later_approval_that_does_not_give_it_up_takes_the_record_back(world: 
     if lost:
         away.rename(world.evidence)
     assert ways(world) == ["abandoned"]
-    assert world.run("approve", "--receipt", receipt, "--box", "box-1").code == 0
+    assert world.run("approve", receipt, "--box", "box-1").code == 0
     assert ways(world) == ["abandoned"], "another box was approved"
-    assert world.run("approve", "--receipt", receipt, "--box", "box-0").code == 0
+    assert world.run("approve", receipt, "--box", "box-0").code == 0
     assert ways(world) == []
 
 
@@ -306,7 +306,7 @@ def test_only_what_is_given_up_is_on_record_of_a_mixed_word(world: World) -> Non
     """The receipt's part of it waits for `pulumi up`, as ever."""
     first, second, receipt = world.verified()
     second.start("lr0.9", attempt=2)
-    result = world.run("approve", "--receipt", receipt, "--abandon", "box-1", "--reason", "hangs", "--json")
+    result = world.run("give-up", receipt, "data/box-1", "--reason", "hangs", "--json")
     assert result.code == 0
     assert world.store.clearance(first.native_id) is None
     kept = world.store.clearance(second.native_id)
@@ -324,11 +324,11 @@ def test_one_line_accepts_every_cell_that_is_bad(world: World) -> None:
         box.fail(name)
     assert world.run("pull").code in (0, 1)
     said = world.run("verify", "--json").json
-    (accept,) = [line for line in said["next"] if "approve" in line]
-    assert re.findall(r"--waive (\S+)", accept) == ["lr0.1", "lr0.3", "lr0.9"]
-    refused = world.run("approve", "--receipt", said["receipt"], "--waive", "lr0.3", "--reason", "x")
+    (accept,) = [line for line in said["next"] if "give-up" in line]
+    assert re.findall(r"cell/(\S+)", accept) == ["lr0.1", "lr0.3", "lr0.9"]
+    refused = world.run("give-up", said["receipt"], "cell/lr0.3", "--reason", "x")
     assert refused.code == 1
-    line = next(line for line in refused.err.splitlines() if "--waive" in line)
-    assert sorted(re.findall(r"--waive (\S+)", line)) == ["lr0.1", "lr0.3", "lr0.9"]
-    words = [word for name in re.findall(r"--waive (\S+)", line) for word in ("--waive", name)]
-    assert world.run("approve", "--receipt", said["receipt"], *words, "--reason", "y").code == 0
+    line = next(line for line in refused.err.splitlines() if "cell/" in line)
+    assert sorted(re.findall(r"cell/(\S+)", line)) == ["lr0.1", "lr0.3", "lr0.9"]
+    words = re.findall(r"cell/\S+", line)
+    assert world.run("give-up", said["receipt"], *words, "--reason", "y").code == 0

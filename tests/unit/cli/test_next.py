@@ -111,7 +111,7 @@ def verified(world: World) -> str:
 
 
 def approved(world: World) -> None:
-    assert world.run("approve", "--receipt", verified(world)).code == 0
+    assert world.run("approve", verified(world)).code == 0
 
 
 def cleared(world: World) -> None:
@@ -269,10 +269,10 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
     assert seen["next"] == [
         f"{UP}    (after artifacts names what lr0.1 left: seals it, and trains nothing)",
         f"sweepctl retry --stack {STACK} lr0.1 && {UP}    (trains it again)",
-        f'sweepctl approve --stack {STACK} --waive lr0.1 --reason "…" && {FINISH}    (to do without)',
+        f'sweepctl give-up --stack {STACK} cell/lr0.1 --reason "…" && {FINISH}    (to do without)',
     ]
     many = [f"c{number}" for number in range(50)]
-    assert out_of_files(STACK, many)[-1].count("--waive ") == 50, "with fewer the box stays locked"
+    assert out_of_files(STACK, many)[-1].count("cell/") == 50, "with fewer the box stays locked"
     asked = world.run("wait", "--for", "done", "--json")
     assert asked.code == 1
     assert "2 cells wait that have not begun" in asked.out + asked.err

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from sweepstack.cli.app import all_commands, load_command
-from sweepstack.cli.old_spellings import NOW, rewritten
+from sweepstack.cli.old_spellings import NOW, rewritten, told, variables
 
 LINES = {
     "curves": ("curves 'lr0.1-*' --metric loss -s a", "results --plot 'lr0.1-*' --metric loss -s a"),
@@ -23,9 +23,29 @@ LINES = {
     "provenance": ("provenance lr0.1 --evidence s3://b/a", "show lr0.1 --evidence s3://b/a"),
     "receipt": ("receipt --export -o out.json --stack a", "show --export -o out.json --stack a"),
     "smoke": ("smoke --force -s a", "doctor --smoke --force -s a"),
-    "approve --cosign": ("approve --stack a --cosign --signer bob", "cosign --stack a --signer bob"),
+    "approve --cosign": ("approve --stack a --cosign --json", "cosign --stack a --json"),
     "cosign --approval": ("approve --cosign --approval sha256:0", "cosign sha256:0"),
     "approve --revoke": ("approve --stack a --revoke", "revoke --stack a"),
+    "approve|give-up --waive": ("approve --waive a --waive=b --reason x -s t", "give-up cell/a cell/b --reason x -s t"),
+    "approve|give-up --abandon": (
+        "approve --waive a --reason x --abandon b --reason y",
+        "give-up cell/a --reason x data/b --reason y",
+    ),
+    "approve|give-up --waive-unclaimed": (
+        "approve --box b --waive-unclaimed b --verb stop --reason x",
+        "give-up --box b unclaimed/b --verb stop --reason x",
+    ),
+    "approve|give-up --accept-fact": ("approve --accept-fact runpod.verbs", "give-up fact/runpod.verbs"),
+    "approve|give-up|finish --receipt": ("finish -s a --receipt sha256:0 --box b", "finish -s a sha256:0 --box b"),
+    "policy --policy": ("policy approve --policy sha256:0 --sign", "policy approve sha256:0 --sign"),
+    "approve|give-up|finish|cosign|policy|show --signing-key": (
+        "approve --sign --signing-key 'a key' --stack t",
+        "'SWEEPSTACK_SIGNING_KEY=a key' approve --sign --stack t",
+    ),
+    "approve|give-up|finish|cosign|policy --signer": (
+        "approve --cosign --signer=bob --signing-key k",
+        "SWEEPSTACK_SIGNING_KEY=k SWEEPSTACK_SIGNER=bob cosign",
+    ),
     "confirm-gone --never-rented": ("confirm-gone b --never-rented --saw x", "confirm never-rented b --saw x"),
     "confirm-gone --peer": ("confirm-gone b --peer n --saw x", "confirm peer b n --saw x"),
     "confirm-gone": ("confirm-gone --stack a b --saw x --at now", "confirm gone --stack a b --saw x --at now"),
@@ -40,9 +60,15 @@ LINES = {
 def test_each_row_says_what_is_understood_now(row: str) -> None:
     old, new = map(shlex.split, LINES[row])
     assert rewritten(old) == new
+    new = new[variables(new) :]
     name = " ".join(new[:2]) if " ".join(new[:2]) in all_commands() else new[0]
     command = load_command(name)
     command.make_context(name, new[len(name.split()) :], help_option_names=[])
+
+
+def test_a_value_that_was_an_option_is_a_variable_that_a_shell_takes() -> None:
+    line = told(rewritten(shlex.split("cosign --signer 'a b' --stack t")))
+    assert "`env 'SWEEPSTACK_SIGNER=a b' sweepctl cosign --stack t`" in line
 
 
 def test_nothing_else_is_hidden() -> None:

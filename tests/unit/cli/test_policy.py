@@ -81,7 +81,7 @@ def test_a_consent_that_waits_is_taken_back_with_all_others(world: World) -> Non
     def counts() -> bool:
         return not change(Path(world.root), [world.policy], world.store, IDENTITY).refused
 
-    assert world.run("policy", "approve", "--policy", digest).code == 0
+    assert world.run("policy", "approve", digest).code == 0
     assert counts()
     assert world.run("revoke").code == 0
     assert not counts()
@@ -89,11 +89,11 @@ def test_a_consent_that_waits_is_taken_back_with_all_others(world: World) -> Non
     list_of_them.unlink()
     assert not counts(), "the evidence was put back to an earlier day, and this computer knows"
     assert world.run("policy").code == 1
-    assert world.run("policy", "approve", "--policy", digest).code == 0
+    assert world.run("policy", "approve", digest).code == 0
     assert counts(), "given since then, in the same second, too"
     list_of_them.write_bytes(b"{")
     assert not counts()
-    refused = world.run("policy", "approve", "--policy", digest, "--json")
+    refused = world.run("policy", "approve", digest, "--json")
     assert (refused.code, "revoke --stack" in refused.json["next"][0]) == (1, True)
 
 
@@ -104,10 +104,10 @@ def test_without_a_terminal_it_takes_the_whole_digest(world: World) -> None:
     assert digest == NONE.digest
     refused = world.run("policy", "approve")
     assert refused.code == 1
-    assert f"--policy {digest}" in refused.err
-    assert world.run("policy", "approve", "--policy", PolicyText(text=WEAK).digest).code == 1
+    assert f"policy approve --stack sweep-t {digest}" in refused.err
+    assert world.run("policy", "approve", PolicyText(text=WEAK).digest).code == 1
     assert world.store.record(PROPOSED, Approval) is None
-    done = world.run("policy", "approve", "--policy", digest, "--json")
+    done = world.run("policy", "approve", digest, "--json")
     assert (done.code, done.json["approved"]) == (0, digest)
 
 
@@ -124,7 +124,7 @@ def test_an_approval_holds_as_long_as_the_policy_allows_where_no_time_is_named(w
     """So `finish`, which `status` names, goes through as it stands there."""
     world.add()
     accepted(world, "max_expiry: 1h\n")
-    given = world.run("approve", "--abandon", "box-0", "--reason", "not worth it", "--json")
+    given = world.run("give-up", "data/box-0", "--reason", "not worth it", "--json")
     assert given.code == 0, given
     approval = Approval.model_validate(given.json["approval"])
     assert approval.expires - approval.at == timedelta(hours=1)

@@ -171,7 +171,7 @@ def test_pull_with_a_box_out_of_reach(world: World) -> None:
     assert len(result.json["problems"]) == 2
     again, give_up = result.json["next"]
     assert again == f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"
-    assert give_up.startswith(f"sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason")
+    assert give_up.startswith(f"sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason")
     assert give_up.endswith("    (where that goes on failing)")
     assert result.json["not_sealed"] == [], "all of them are, and nobody saw it"
     assert len(result.json["not_seen"]) == 3
@@ -238,10 +238,10 @@ def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
     retry, _, when = again.partition("    ")
     assert retry == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}"
     assert when == "(once the job is mended, or it writes the same: trains it again)"
-    assert "--waive lr0.1" in accept
+    assert "cell/lr0.1" in accept
     copied, again, accept = world.run("status", "--json").json["next"]  # a `finish` would only refuse it again
     assert copied.startswith(f"sweepctl pull --stack {STACK} --verify    (")
-    assert (again.partition("    ")[0], "--waive lr0.1" in accept) == (retry, True)
+    assert (again.partition("    ")[0], "cell/lr0.1" in accept) == (retry, True)
 
 
 def as_npy(values: np.ndarray) -> bytes:
@@ -266,7 +266,7 @@ def test_verify_does_not_advise_to_train_again_what_this_reader_can_t_tell(
     assert (cell["state"], "judge it by load: command" in cell["reasons"][0]) == ("unsupported", True)
     judge, accept = result.json["next"]
     assert judge.endswith("(after `artifacts` says what is good: trains nothing again)")
-    assert "--waive lr0.1" in accept
+    assert "cell/lr0.1" in accept
     seen = world.run("status", "--json", fresh=False)
     assert {name: one["state"] for name, one in by_name(seen.json["cells"]).items()} == {
         "lr0.1": "unsupported",
@@ -295,17 +295,17 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     assert (cells["lr0.3"]["state"], result.json["verified"]) == ("verified", 2)
     logs, again, accept = result.json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.1"
-    assert "--waive lr0.1" in accept
+    assert "cell/lr0.1" in accept
     assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
     seen = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
     assert (seen["state"], seen["note"]) == ("suspect", "; ".join(reasons))
     assert world.run("wait", "--for", "done", "--timeout", "1s").code == 0, "it ran to its end"
-    refused = world.run("approve", "--receipt", result.json["receipt"])
+    refused = world.run("approve", result.json["receipt"])
     assert refused.code == 1
     assert "lr0.1 is suspect in the receipt" in refused.err
     retried = world.run("retry", "--failed", "--json")
     assert [cell["name"] for cell in retried.json["cells"]] == ["lr0.1"]
-    given = world.run("approve", "--receipt", result.json["receipt"], "--waive", "lr0.1", "--reason", "looked at it")
+    given = world.run("give-up", result.json["receipt"], "cell/lr0.1", "--reason", "looked at it")
     assert given.code == 0, given.err
 
 
@@ -429,8 +429,8 @@ def test_waivers_count_for_their_receipt_only(world: World) -> None:
     before = world.run("verify", "--json")
     assert before.code == 1
     digest = before.json["receipt"]
-    reasons = ("--waive", "lr0.1", "--reason", "no such key", "--waive", "lr0.9", "--reason", "diverged")
-    assert world.run("approve", "--receipt", digest, *reasons).code == 0
+    reasons = ("cell/lr0.1", "--reason", "no such key", "cell/lr0.9", "--reason", "diverged")
+    assert world.run("give-up", digest, *reasons).code == 0
     after = world.run("verify", "--json")
     assert after.code == 0
     assert after.json["receipt"] == digest, "the receipt stays factual"
@@ -474,7 +474,7 @@ def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert untold.json["unknown"] == ["lr0.1", "lr0.3", "lr0.9"]
     assert untold.json["readers"]["network"] in ("none", "reachable")
     assert "could not tell: metrics.json its check ended with code 0" in untold.json["cells"][0]["reasons"][0]
-    assert "--waive lr0.1" in world.run("verify").out
+    assert "cell/lr0.1" in world.run("verify").out
     script.write_text("""grep -q 0.25 "$1" && echo '{"ok": true}'\n""")
     good = world.run("verify", "--json")
     assert good.code == 0
@@ -641,7 +641,7 @@ def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: W
     assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
     again = f"sweepctl pull --stack {STACK} --verify"
     first, accept = (command.partition("    ")[0] for command in result.json["next"])
-    assert (first, "--waive lr0.3" in accept) == (again, True)
+    assert (first, "cell/lr0.3" in accept) == (again, True)
     assert world.run("pull").code == 0
     assert world.run("verify").code == 0
 

@@ -17,6 +17,7 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
+from sweepstack.cli.commands.approve.sign import SIGNING_KEY
 from sweepstack.evidence.statement import PAYLOAD, PREDICATE, NeedsPassphrase, NotAKey, load_key
 from sweepstack.onbox.common.canonical import digest_of, file_sha256
 from tests.unit.cli.support import World
@@ -69,14 +70,14 @@ def test_the_latest_receipt_is_shown_and_exported_without_a_key(world: World) ->
     bare = world.run("show", "--export")
     assert parsed(bare.out.encode()).pb.predicate_type == PREDICATE
     assert "not signed" in bare.err
-    assert world.run("show", "--sign", "--signing-key", "key").code == 2
+    assert world.run("show", "--sign").code == 2
     assert world.run("show", "--export", "--json").code == 2
 
 
 def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World, tmp_path: Path, key: Path) -> None:
     *_, digest = world.verified()
     file = tmp_path / "receipt.json"
-    found = world.run("show", "--export", "-o", str(file), "--sign", "--signing-key", str(key), "--json")
+    found = world.run("show", "--export", "-o", str(file), "--sign", f"{SIGNING_KEY}={key}", "--json")
     assert found.code == 0, found.err
     assert found.json["signed_by"] == shown_fingerprint(key)
 
@@ -99,7 +100,7 @@ def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World
 
 def test_what_was_edited_or_signed_by_another_key_does_not_verify(world: World, key: Path, tmp_path: Path) -> None:
     world.verified()
-    document = exported(world, "--sign", "--signing-key", str(key))
+    document = exported(world, "--sign", f"{SIGNING_KEY}={key}")
     payload = json.loads(base64.b64decode(document["payload"]))
     payload["subject"][0]["digest"]["sha256"] = "0" * 64
     edited = {"payload": base64.b64encode(json.dumps(payload).encode()).decode()}
@@ -150,7 +151,7 @@ def test_without_a_good_key_nothing_is_exported(world: World, tmp_path: Path) ->
         (tmp_path / "not-there", "can't be read"),
         (locked, "no terminal to ask at"),
     ):
-        found = world.run("show", "--export", "-o", str(tmp_path / "out.json"), "--sign", "--signing-key", str(file))
+        found = world.run("show", "--export", "-o", str(tmp_path / "out.json"), "--sign", f"{SIGNING_KEY}={file}")
         assert found.code == 1
         assert words in found.err
     assert not (tmp_path / "out.json").exists()
@@ -163,7 +164,7 @@ def test_a_pem_key_of_another_tool(world: World, tmp_path: Path) -> None:
     openssl = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(pem)]
     subprocess.run(openssl, check=True, capture_output=True, timeout=300)
     subprocess.run(["openssl", "pkey", "-in", str(pem), "-pubout", "-out", str(other)], check=True, timeout=300)
-    document = exported(world, "--sign", "--signing-key", str(pem))
+    document = exported(world, "--sign", f"{SIGNING_KEY}={pem}")
     payload = base64.b64decode(document["payload"])
     signed, signature = tmp_path / "signed", tmp_path / "signature"
     signed.write_bytes(b"DSSEv1 28 application/vnd.in-toto+json %d %b" % (len(payload), payload))

@@ -142,7 +142,7 @@ config:
 
 def test_decisions_with_who_and_why(world: World) -> None:
     _, _, receipt = world.verified()
-    command = ("approve", "--receipt", receipt, "--waive", "lr0.9", "--reason", "<script>it diverged")
+    command = ("give-up", receipt, "cell/lr0.9", "--reason", "<script>it diverged")
     assert world.run(*command).code == 0
     text = page(world)
     row = next(line for line in text.splitlines() if "waived</th>" in line)

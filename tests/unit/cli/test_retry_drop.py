@@ -187,7 +187,7 @@ def test_a_waiver_settles_a_sweep_with_the_copy_of_before(world: World) -> None:
     retried(world)
     assert world.run("pull").code == 0
     receipt = world.run("verify", "--json").json["receipt"]
-    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.1", "--reason", "the first run is good").code == 0
+    assert world.run("give-up", receipt, "cell/lr0.1", "--reason", "the first run is good").code == 0
     world.up()
     told = world.run("status", "--json").json
     assert by_name(told["cells"])["lr0.1"]["state"] == "waived"
@@ -232,7 +232,7 @@ def test_the_verified_copy_stays_the_result_until_the_one_of_the_retry_is_verifi
     shown("suspect")
     gates = {gate["box"]: gate["state"] for gate in world.run("status", "--json").json["gates"]}
     assert gates["box-0"] == "locked"
-    assert world.run("approve", "--receipt", receipt, "--waive", "lr0.1", "--reason", "the first run is good").code == 0
+    assert world.run("give-up", receipt, "cell/lr0.1", "--reason", "the first run is good").code == 0
     world.up()
     shown("waived")
     for one in list(world.boxes):
@@ -283,7 +283,7 @@ def test_verify_names_the_way_without_a_cut_checkpoint(world: World) -> None:
     assert logs == f"sweepctl logs --stack {STACK} lr0.3"
     retry = f"sweepctl retry --stack {STACK} lr0.3 --from-start && pulumi up --stack {STACK}"
     assert begin == f"{retry}    (begins at 0: {CUT} may be cut, and is kept)"
-    assert "--waive lr0.3" in accept
+    assert "cell/lr0.3" in accept
 
 
 def test_next_names_the_set_before_where_there_is_a_bucket(world: World) -> None:

@@ -727,9 +727,7 @@ def test_evidence_that_was_moved_away_leads_on(world: World) -> None:
     assert any("Put it back" in note for note in seen["notes"])
     look, leads = seen["next"]
     assert look.startswith(f"sweepctl status --stack {STACK}    (once the evidence is back")
-    assert leads.startswith(
-        f'sweepctl approve --stack {STACK} --abandon box-0 --abandon box-1 --reason "…" && pulumi d'
-    )
+    assert leads.startswith(f'sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason "…" && pulumi d')
 
 
 def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -744,7 +742,7 @@ def test_a_box_s_files_are_listed_only_where_an_end_is_approved(world: World, mo
     assert "LOCKED" in world.run("status").out
     assert not listed
     assert status(world, 0)["gates"][0]["unclaimed"]["files"] == 1
-    assert world.run("approve", "--receipt", receipt).code == 0
+    assert world.run("approve", receipt).code == 0
     world.up()
     os.truncate(note, 200_000_000)
     listed.clear()
@@ -886,7 +884,7 @@ def test_what_a_runner_did_not_copy_before_it_ended_is_an_alarm(world: World) ->
 
 @pytest.mark.parametrize("how", ["beside it", "where the stack file says"])
 def test_evidence_that_was_moved_by_hand_is_moved_back_and_no_box_is_given_up(world: World, how: str) -> None:
-    """`approve --abandon` was the only line, and a person who followed it lost sealed cells."""
+    """`give-up` was the only line, and a person who followed it lost sealed cells."""
     world.full()
     there = world.evidence.with_name("kept") if how == "beside it" else world.root / "elsewhere" / "deep"
     there.parent.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from tests.unit.cli.support import STACK, Box, World
 
 UP = f"pulumi up --stack {STACK}"
-GIVE_UP = f'sweepctl approve --stack {STACK} --abandon box-0 --reason "…" && pulumi destroy --stack {STACK}'
+GIVE_UP = f'sweepctl give-up --stack {STACK} data/box-0 --reason "…" && pulumi destroy --stack {STACK}'
 TAKEN = "preempted: its GPUs went to another customer"
 WAKE = f"{UP}    (starts box-0, with which cells wait"
 
@@ -129,7 +129,7 @@ def test_a_box_that_vanishes_is_told_as_it_was_last_seen(world: World, box: Box)
         "lr0.3": "sealed",
         "lr0.9": "pending",
     }
-    given = world.run("approve", "--abandon", "box-0", "--reason", "outbid")
+    given = world.run("give-up", "data/box-0", "--reason", "outbid")
     assert "ABANDONED box-0: 3 cells may be lost, 2 of them finished: 2 sealed, 1 pending" in given.out
 
 

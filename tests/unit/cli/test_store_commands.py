@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.approve.sign import SIGNER, SIGNING_KEY
 from sweepstack.cli.commands.doctor import store as one_store
 from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.cli.target import Target
@@ -124,8 +125,8 @@ def test_status_names_who_signed_the_end_of_a_volume_and_who_is_missing(keep: Ke
         signers += f"{name} {(tmp_path / f'{name}.pub').read_text()}"
     (keep.world.root / "policy.yaml").write_text("approvers: [ana, ben]\nabandon_needs: 2\n")
     (keep.world.root / "allowed_signers").write_text(signers)
-    by_ana = ["--sign", "--signing-key", str(tmp_path / "ana"), "--signer", "ana"]
-    given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", *by_ana)
+    by_ana = [f"{SIGNING_KEY}={tmp_path / 'ana'}", f"{SIGNER}=ana", "--sign"]
+    given = keep.run("give-up", "data/abl", "--reason", "not needed", *by_ana)
     assert given.code == 0, given
     (volume,) = keep.run("status", "--json").json["volumes"]
     (approval,) = volume["approvals"]
@@ -135,7 +136,7 @@ def test_status_names_who_signed_the_end_of_a_volume_and_who_is_missing(keep: Ke
     screen = " ".join(keep.run("status").out.split())
     assert f"signed abl: by ana ({approval['signed_by'][0]['key']})" in screen
     assert "1 of ben" in screen
-    by_ben = ["--signing-key", str(tmp_path / "ben"), "--signer", "ben"]
+    by_ben = [f"{SIGNING_KEY}={tmp_path / 'ben'}", f"{SIGNER}=ben"]
     assert keep.run("cosign", *by_ben, types="abl").code == 0
     (volume,) = keep.run("status", "--json").json["volumes"]
     assert volume["state"] == "cleared"
@@ -294,7 +295,7 @@ def test_finish_types_nothing_where_the_engine_runs_no_command(keep: Keep) -> No
 
 def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep: Keep) -> None:
     """As for a box: it was revoked on this computer, and the state still holds the abandonment."""
-    given = keep.run("approve", "--abandon", "abl", "--reason", "not needed", types="abl")
+    given = keep.run("give-up", "data/abl", "--reason", "not needed", types="abl")
     assert given.code == 0, given
     approval = StackFile.locate(keep.world.root, "keep").of_store().approval()
     assert approval is not None
@@ -313,7 +314,7 @@ def test_a_revoked_end_of_a_volume_stays_revoked_where_the_evidence_is_away(keep
     assert way() is None
     ahead = decisions(entry.native_id)[-1].model_copy(update={"at": datetime.now(UTC) + timedelta(minutes=1)})
     record_decision(ahead)  # that computer's clock was ahead: what is approved now is later all the same
-    assert keep.run("approve", "--abandon", "abl", "--reason", "not needed").code == 0
+    assert keep.run("give-up", "data/abl", "--reason", "not needed").code == 0
     approval = StackFile.locate(keep.world.root, "keep").of_store().approval()
     assert approval is not None
     assert way() == "abandoned"

@@ -10,7 +10,7 @@ from sweepstack.core.columns import COLUMNS, fitted
 
 STACK = "a-sweep"
 UP = f"pulumi up --stack {STACK}"
-GIVE_UP = f'sweepctl approve --stack {STACK} --abandon box-0 --reason "…"'
+GIVE_UP = f'sweepctl give-up --stack {STACK} data/box-0 --reason "…"'
 DIGEST = "sha256:" + "5" * 64
 
 
@@ -54,7 +54,7 @@ def test_commands_without_room_beside_their_label_stand_below_it() -> None:
 
 
 def test_a_command_alone_is_never_broken() -> None:
-    long = f"{GIVE_UP} --receipt {DIGEST}"
+    long = f"{GIVE_UP} {DIGEST}"
     assert lines(f"next   {long}    (in the end)") == [f"next   {long}", "       (in the end)"]
     assert lines(f"let it go   {long}") == ["let it go", f"  {long}"], "as short as it can be"
 

@@ -50,8 +50,9 @@ def test_a_command_that_names_a_variable_stays_readable() -> None:
     assert redact.redact("RUNPOD_API_KEY=rpa_0123456789") == "RUNPOD_API_KEY=[redacted]"
 
 
-def test_the_path_of_a_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", "/nonexistent/id_ed25519")
+@pytest.mark.parametrize("name", ["SWEEPSTACK_SSH_KEY", "SWEEPSTACK_SIGNING_KEY"])
+def test_the_path_of_a_key_is_no_key(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "/nonexistent/id_ed25519")
     assert redact.redact("names /nonexistent/id_ed25519") == "names /nonexistent/id_ed25519"
-    monkeypatch.setenv("SWEEPSTACK_SSH_KEY", "-----BEGIN KEY\nb3BlbnNz")
-    assert redact.redact("names -----BEGIN KEY\nb3BlbnNz") == "names [SWEEPSTACK_SSH_KEY]"
+    monkeypatch.setenv(name, "-----BEGIN KEY\nb3BlbnNz")
+    assert redact.redact("names -----BEGIN KEY\nb3BlbnNz") == f"names [{name}]"

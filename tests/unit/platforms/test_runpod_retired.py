@@ -203,7 +203,7 @@ def test_what_has_no_form_in_rest_v2_says_so(sim: RunPodSim) -> None:
         lambda: platform.start(box.native_id, ANN, wait=Wait(9)),
         lambda: platform.change_bid(box.native_id, ANN, 0.9),
     ):
-        with pytest.raises(Unsupported, match=r"can't be started again.*sweepctl approve --abandon"):
+        with pytest.raises(Unsupported, match=r"can't be started again.*sweepctl give-up data/"):
             ask()
     assert len(platform.offers(Constraints(gpu_count=1))) > 1
 

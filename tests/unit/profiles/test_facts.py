@@ -116,7 +116,7 @@ def test_a_preview_names_the_fact_its_age_its_source_and_the_option() -> None:
     said = notes(vendor("2026-04"), {}, NOW)
     assert [line.partition(" ")[0] for line in said] == ["runpod.tiers", "runpod.verbs"]
     assert "is of 2026-04, 7 months old (source: a page)" in said[1]
-    assert "--accept-fact runpod.verbs" in said[1]
+    assert "fact/runpod.verbs" in said[1]
     assert "was never checked (source: none is named)" in "".join(notes(vendor("unverified"), {}, NOW))
     assert notes(vendor("2026-04"), {"runpod.verbs": accept()}, NOW)[1].endswith("; accepted on 2026-11-23")
     late = notes(vendor("2026-04"), {"runpod.verbs": accept(accepted="2026-03-01")}, NOW)[1]

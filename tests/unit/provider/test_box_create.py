@@ -114,7 +114,7 @@ def test_a_lost_answer_and_a_box_that_is_not_ready_leave_a_whole_state(
     late = still_creating(lambda: sweep.box(timeout=0.3))
     state = BoxState.model_validate(late.outputs)
     assert (state.native_id, state.generation, state.name) == (late.identifier, 1, "box-0")
-    ends = f'to end it: sweepctl approve --stack {STACK} --abandon box-0 --reason "…", then pulumi up and'
+    ends = f'to end it: sweepctl give-up --stack {STACK} data/box-0 --reason "…", then pulumi up and'
     assert ends in " ".join(late.reasons)  # it named only what adopts it
     assert [birth.native_id for birth in sweep.store.births()] == [late.identifier]
 

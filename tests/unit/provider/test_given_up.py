@@ -129,7 +129,7 @@ def test_the_sweep_ends_where_its_records_can_t_be_written(sweep: Sweep, tmp_pat
 
 
 def recorded(sweep: Sweep, box: BoxState, **changes: Any) -> None:
-    """What `sweepctl approve --abandon` leaves behind, without the stack file."""
+    """What `sweepctl give-up` leaves behind, without the stack file."""
     word = alone(approval_for(box, **changes), abandonment(box))
     try:
         store: EvidenceStore | None = EvidenceStore.open(box.evidence)

@@ -191,7 +191,7 @@ def test_a_box_that_is_off_already_ends_without_another_command(parked: HostSwee
     box = stop(parked, box)
     with pytest.raises(TeardownRefused, match="2 of 2 cells verified") as refused:  # the journal's copy is all of it
         delete(parked, approved(box, approval_for(box, receipt=receipt)))
-    assert "--waive-unclaimed box-0" in str(refused.value), "what else lies there can't be counted any more"
+    assert "unclaimed/box-0" in str(refused.value), "what else lies there can't be counted any more"
     rest = UnclaimedWaiver(box=box.name, native_id=box.native_id, files=0, bytes=0, uncounted=True, reason="caches")
     word = approval_for(box, receipt=receipt, unclaimed=(rest,))
     word = word.model_copy(update={"waivers_digest": Approval.digest_waivers((), (), (rest,))})

@@ -48,7 +48,7 @@ def test_a_renamed_box_is_not_rented_while_the_old_one_is_locked(sweep: Sweep) -
         "$0.50/h",
         "put boxes.box-0 back; box-1 may come beside it",
         "sweepctl finish --stack sweep-t --box box-0",
-        "sweepctl approve --stack sweep-t --abandon box-0",
+        "sweepctl give-up --stack sweep-t data/box-0",
         "next      sweepctl status --stack sweep-t",
     ):
         assert words in said, said

@@ -69,7 +69,7 @@ def test_what_is_not_verified_is_given_up_by_name_first(own: HostSweep, monkeypa
         delete(own, box)
     said = str(refused.value)
     assert "next            sweepctl status --stack sweep-t    (once its folder is back" in said
-    assert f'sweepctl approve --stack sweep-t --abandon box-0 --reason "…" && {TYPED}' in said
+    assert f'sweepctl give-up --stack sweep-t data/box-0 --reason "…" && {TYPED}' in said
     with pytest.raises(No, match="its cells were never verified here"):
         say(own, monkeypatch, box)
     assert not own.platform_root.exists(), "nothing was written there"

@@ -147,7 +147,7 @@ def test_the_word_is_refused_where_nobody_began(rented: HostSweep, monkeypatch: 
     for state in (box, let_go(box)):  # that nothing was launched can't be seen any more
         with pytest.raises(No, match=r"the end of box box-0 .* was not begun") as error:
             say(rented, monkeypatch, state)
-        assert "--abandon box-0" in error.value.next[1]
+        assert "data/box-0" in error.value.next[1]
     assert handover_of(rented.store, box.native_id) is None
 
 
@@ -194,7 +194,7 @@ def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPat
 def test_a_machine_that_died_is_given_up_confirmed_and_closed(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three commands from a host that nobody can reach: approve --abandon, confirm gone, destroy."""
+    """Three commands from a host that nobody can reach: give-up, confirm gone, destroy."""
     box = rented.trained()
     rented.host.stop()
     with pytest.raises(TeardownRefused, match="the journal could not be read"):
@@ -265,7 +265,7 @@ def test_a_host_that_is_given_up_ends_without_its_evidence(
 def test_a_machine_that_died_is_confirmed_by_the_record_on_this_computer(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch, lost: Callable[[HostSweep], str]
 ) -> None:
-    """approve --abandon, confirm gone, destroy; no `up` brings the abandonment into the state."""
+    """give-up, confirm gone, destroy; no `up` brings the abandonment into the state."""
     box = rented.trained()
     rented.host.stop()
     box = box.model_copy(update={"evidence": lost(rented)})

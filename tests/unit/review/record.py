@@ -110,7 +110,7 @@ def of_a_finished_sweep(take: Recorder, stack: Stack) -> None:
         stack.edit_config(change)
         take.take(name, stack)
     stack.restore("finished")
-    ok(stack.sweepctl("approve", "--abandon", "box-1", "--reason", "its cells were a mistake"))
+    ok(stack.sweepctl("give-up", "data/box-1", "--reason", "its cells were a mistake"))
     ok(stack.up())
     take.take("destroy-abandoned", stack, destroy=True)
     stack.restore("finished")
@@ -193,7 +193,7 @@ def of_volumes(take: Recorder, stack: Stack) -> None:
     take.take("volume-removed", stack, of="keep")
     keeper.file.write_text(text)
     take.take("volumes-destroyed", stack, of="keep", destroy=True)
-    ok(keeper.approve("--abandon", "other", "--reason", "it is empty"))
+    ok(keeper.approve("data/other", "--reason", "it is empty"))
     take.take("volumes-destroyed-approved", stack, of="keep", destroy=True)
 
 

@@ -194,9 +194,9 @@ def test_a_box_that_is_locked_again_while_a_teardown_is_open_is_not_sent_to_an_u
 
     anew, given_up = next_of(seen=Observation(Existence.EXISTS, journal), journal=journal)
     assert anew.startswith("sweepctl finish --stack s ")
-    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    assert given_up.startswith("sweepctl give-up --stack s data/box-0 ")
     unread = next_of(seen=Observation(Existence.EXISTS, note="its journal does not read"))
-    assert [line.split(" --reason")[0] for line in unread] == ["sweepctl approve --stack s --abandon box-0"]
+    assert [line.split(" --reason")[0] for line in unread] == ["sweepctl give-up --stack s data/box-0"]
 
 
 def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() -> None:
@@ -209,7 +209,7 @@ def test_a_box_that_came_up_without_gpus_is_not_said_to_be_resumed_by_an_up() ->
     assert "boxes.box-0.want is set to stopped" in first
     assert "it has 0 of 1 GPUs now" in first
     assert "further name below boxes" in second
-    assert pull.startswith("sweepctl pull --stack s && sweepctl approve --stack s --abandon box-0 ")
+    assert pull.startswith("sweepctl pull --stack s && sweepctl give-up --stack s data/box-0 ")
 
 
 COPY = "cp kept stacks/Pulumi.s.yaml && sweepctl finish --stack s    (the last that was up)"
@@ -237,7 +237,7 @@ def test_no_command_gives_up_boxes_where_none_is_locked() -> None:
 def test_a_stack_file_that_is_put_back_where_finish_is_refused_has_the_way_out_beside_it(first: str) -> None:
     back, given_up = compose(stopped(False, finish_refused=True, file_back=first)).next
     assert back == first
-    assert given_up.startswith(f'sweepctl approve --stack s --abandon box-0 --reason "…" && {END}')
+    assert given_up.startswith(f'sweepctl give-up --stack s data/box-0 --reason "…" && {END}')
     assert compose(stopped(False, file_back=first)).next == (first,)
 
 
@@ -257,7 +257,7 @@ def test_the_end_of_a_box_beside_the_state_hides_no_way_out_of_a_silent_one() ->
     up, end, given_up = compose(both).next
     assert up.startswith("pulumi up --stack s")
     assert end.startswith("sweepctl audit --end local:host-2 --abandon")
-    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    assert given_up.startswith("sweepctl give-up --stack s data/box-0 ")
 
 
 def test_what_calls_boxes_gone_stands_last() -> None:
@@ -267,7 +267,7 @@ def test_what_calls_boxes_gone_stands_last() -> None:
     lost = orphan(why, proved=False)
     both = replace(asked, box_snapshots=(replace(box_snapshot, handed=None),), orphans=(lost,))
     *_, given_up, gone = compose(both).next
-    assert given_up.startswith("sweepctl approve --stack s --abandon box-0 ")
+    assert given_up.startswith("sweepctl give-up --stack s data/box-0 ")
     assert gone.startswith("sweepctl adopt --also a")
 
 

@@ -202,7 +202,7 @@ def test_what_the_latest_receipt_says_ran_is_not_to_be_approved_as_empty(situati
         situation.approval = approval
         text = refusal_text(situation.facts, situation.ask(), stack="t")
         assert "--box" not in text
-        assert "--abandon box-0" in text
+        assert "data/box-0" in text
 
 
 @pytest.mark.parametrize(

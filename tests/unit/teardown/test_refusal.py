@@ -78,7 +78,7 @@ def test_a_second_box_does_not_repeat_what_was_said_of_the_first() -> None:
     )
     assert "next  " in first
     assert first.endswith(
-        'sweepctl approve --stack sweep-t --abandon a --abandon b --reason "…" && pulumi destroy --stack sweep-t'
+        'sweepctl give-up --stack sweep-t data/a data/b --reason "…" && pulumi destroy --stack sweep-t'
     )
     for row in ("locked because", "not safe yet", "would die"):
         assert row in first
@@ -146,8 +146,8 @@ def test_what_is_done_is_finished(states: tuple[str, ...]) -> None:
 def test_what_can_t_be_mended_can_be_accepted_by_name(state: str) -> None:
     rows = commands(verdict("verified", state, "sealed", state))
     last = "pulumi up --stack sweep-t && pulumi destroy --stack sweep-t"
-    waive = "--waive c01 --waive c03"
-    assert rows["accept"] == f'sweepctl approve --stack sweep-t {waive} --reason "…" && {last}    ({state})'
+    waive = "cell/c01 cell/c03"
+    assert rows["accept"] == f'sweepctl give-up --stack sweep-t {waive} --reason "…" && {last}    ({state})'
 
 
 def test_there_is_always_a_way_out() -> None:
@@ -155,7 +155,7 @@ def test_there_is_always_a_way_out() -> None:
     for states in ((), ("running",), ("verified",), ("damaged",), ("pending", "failed")):
         for reasons in ((), ("not approved",), ("the box's journal could not be read",)):
             rows = commands(verdict(*states, reasons=reasons))
-            assert rows["give up"].startswith('sweepctl approve --stack sweep-t --abandon box-0 --reason "…"')
+            assert rows["give up"].startswith('sweepctl give-up --stack sweep-t data/box-0 --reason "…"')
             assert rows["give up"].endswith(' --reason "…" && pulumi destroy --stack sweep-t')
             assert "next" in rows
 
@@ -178,8 +178,8 @@ def test_an_approved_box_that_cannot_be_read_asks_for_nothing_but_the_same_destr
 def test_two_locked_boxes_are_given_up_in_one_line() -> None:
     """Each refusal names both: the line need not be typed once for each."""
     rows = dict(next_commands(FACTS, verdict("running"), stack="sweep-t", others=("box-1",)))
-    boxes = "--abandon box-0 --abandon box-1"
-    assert rows["give up"] == f'sweepctl approve --stack sweep-t {boxes} --reason "…" && pulumi destroy --stack sweep-t'
+    boxes = "data/box-0 data/box-1"
+    assert rows["give up"] == f'sweepctl give-up --stack sweep-t {boxes} --reason "…" && pulumi destroy --stack sweep-t'
 
 
 # From real situations
@@ -218,7 +218,7 @@ def test_evidence_that_can_t_be_used_is_never_called_an_empty_box(situation: Sit
     DEVIATIONS[name][0](situation)
     said = refusal_of(situation)
     assert "sweepctl approve --stack sweep-t --box box-0" not in said
-    assert "--abandon box-0" in said
+    assert "data/box-0" in said
     assert said.splitlines()[1].endswith("Box box-0: its cells are not known.")
 
 
@@ -237,11 +237,11 @@ def test_another_account_is_said_before_all_else(situation: Situation) -> None:
 
 
 def test_no_abandonment_is_advised_for_a_box_of_another_account(situation: Situation) -> None:
-    """`approve --abandon` is refused for it, too."""
+    """`give-up` is refused for it, too."""
     situation.approval = approval(None)
     situation.account_problem = "this belongs to there/1, and the account at hand is here/1. Type `claim there/1`"
     said = refusal_of(situation)
-    assert "--abandon" not in said
+    assert "data/" not in said
     ways = said.splitlines()[-2:]
     assert ways[0].split(maxsplit=1) == ["next", "claim there/1"]
     assert ways[1].strip() == "sweepctl status --stack sweep-t    (with the account that the box was rented with)"
@@ -258,7 +258,7 @@ def test_an_unreadable_journal_is_said(situation: Situation) -> None:
     situation.readable = False
     said = refusal_of(situation)
     assert "the box's journal could not be read: it does not answer" in said
-    assert "--abandon box-0" in said
+    assert "data/box-0" in said
 
 
 def test_a_journal_without_a_launch_record_is_not_called_empty(situation: Situation) -> None:
@@ -297,7 +297,7 @@ def test_costs_that_the_ledger_does_not_know_fall_back_on_the_box_s_price() -> N
 
 
 def test_the_commands_in_a_hosts_words_name_the_box() -> None:
-    said = of_box("sweepctl confirm gone BOX --saw x, sweepctl approve --abandon BOX, sweepctl adopt BOX", "b", "s")
+    said = of_box("sweepctl confirm gone BOX --saw x, sweepctl give-up data/BOX, sweepctl adopt BOX", "b", "s")
     assert said == (
-        "sweepctl confirm gone --stack s b --saw x, sweepctl approve --stack s --abandon b, sweepctl adopt --stack s b"
+        "sweepctl confirm gone --stack s b --saw x, sweepctl give-up --stack s data/b, sweepctl adopt --stack s b"
     )

@@ -172,11 +172,11 @@ def test_much_of_it_locks_a_box_that_would_be_cleared(situation: Situation) -> N
     ]
     text = refusal_text(situation.facts, verdict, stack="t")
     assert "unclaimed" in text
-    assert 'sweepctl approve --stack t --waive-unclaimed box-0 --reason "…" && sweepctl finish --stack t' in text
+    assert 'sweepctl give-up --stack t unclaimed/box-0 --reason "…" && sweepctl finish --stack t' in text
     situation.approval = None
     text = refusal_text(situation.facts, situation.ask(), stack="t")
     assert "let go" in text
-    assert "--waive-unclaimed box-0" in text
+    assert "unclaimed/box-0" in text
 
 
 def test_an_artifact_that_changed_after_its_seal_locks_at_any_size(situation: Situation) -> None:
@@ -190,7 +190,7 @@ def test_an_artifact_that_changed_after_its_seal_locks_at_any_size(situation: Si
     situation.listing = Listing((log, grown))
     verdict = situation.ask()
     assert verdict.reasons == [f"{sealed[0]} changed on it after the seal: what the evidence has is older"]
-    assert "--waive-unclaimed box-0" in refusal_text(situation.facts, verdict, stack="t")
+    assert "unclaimed/box-0" in refusal_text(situation.facts, verdict, stack="t")
     situation.approval = approval(_digest(situation), unclaimed=(word(grown),))
     assert situation.ask().way == "cleared"
     stamps = {"log.txt": 50_000_000_000, f"out/{path}": 60_000_000_000}
@@ -251,7 +251,7 @@ def test_a_word_of_before_the_list_was_kept_is_read_and_asked_for_again(situatio
     assert "listed" not in situation.approval.model_dump(mode="json")["unclaimed"][0]
     verdict = situation.ask()
     assert not verdict.allowed
-    assert 'run `sweepctl approve --waive-unclaimed box-0 --reason "…"` again' in verdict.reasons[0]
+    assert 'run `sweepctl give-up unclaimed/box-0 --reason "…"` again' in verdict.reasons[0]
     before = {"box": "box-0", "bytes": BIG[1], "files": 1, "native_id": "local-box-01", "reason": "a cache"}
     words = {"waive": [], "abandon": [], "unclaimed": [before | {"uncounted": False}]}
     assert situation.approval.waivers_digest == digest_of(words), "as it was digested then"
@@ -279,7 +279,7 @@ def test_what_cannot_be_counted_locks_the_box_until_a_word_covers_it(
     verdict = situation.ask()
     assert not verdict.allowed
     assert "could not all be counted" in verdict.reasons[0]
-    assert "--waive-unclaimed box-0" in refusal_text(situation.facts, verdict, stack="t")
+    assert "unclaimed/box-0" in refusal_text(situation.facts, verdict, stack="t")
     situation.approval = approval(_digest(situation), unclaimed=(word(),))
     assert not situation.ask().allowed
     situation.approval = approval(_digest(situation), unclaimed=(word(uncounted=True),))

@@ -6,89 +6,79 @@ A person approves by giving the whole digest of what was shown, or by typing `ye
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.boxes import ask_for_boxes
-from sweepstack.cli.commands.approve.options import ApproveOptions, Asked, pair_reasons
+from sweepstack.cli.commands.approve.options import (
+    BOX,
+    CELL,
+    DATA,
+    UNCLAIMED,
+    ApproveOptions,
+    Asked,
+    InOrder,
+    pair_reasons,
+)
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.volumes import ask_for_volumes
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, SignerName, SigningKey, Stack
+from sweepstack.cli.options import AsJson, Boxes, Expires, Receipt, Sign, Stack, Verb
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
 from sweepstack.cli.target import Target, approval_of, parse_expires
 from sweepstack.teardown.signatures import signed_words
 
-
-class Command(TyperCommand):
-    """Keeps the raw arguments: each `--reason` belongs to the option before it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["arguments"] = list(args)
-        return super().parse_args(ctx, args)
+Command = InOrder
 
 
 def command(
     ctx: typer.Context,
     receipt: Receipt = None,
-    box: Annotated[
-        list[str] | None,
-        typer.Option(metavar="BOX", help="Only this box. Repeatable.", autocompletion=completion.boxes),
-    ] = None,
-    waive: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CELL",
-            help="End the boxes without a copy of this cell; needs --reason.",
-            autocompletion=completion.cells,
-        ),
-    ] = None,
-    abandon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="BOX", help="Give up the data on it; needs --reason.", autocompletion=completion.boxes),
-    ] = None,
-    waive_unclaimed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="BOX", help="Lose the bytes on it that belong to no cell; needs --reason."),
-    ] = None,
+    box: Boxes = None,
     reason: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Why; belongs to the waiver or --abandon before it.")
+        list[str] | None, typer.Option(metavar="TEXT", help="Why; of a --box on which nothing was launched.")
     ] = None,
-    verb: Annotated[str, typer.Option(metavar="destroy|stop", help="What the approval allows.")] = "destroy",
+    verb: Verb = "destroy",
     expires: Expires = "72h",
-    accept_fact: AcceptFact = None,
     sign: Sign = False,
-    signing_key: SigningKey = None,
-    signer: SignerName = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Approve ending the named boxes on the ground of one receipt. There is no --yes."""
-    target, out = Target.find(stack), Out(as_json=json)
-    if (signing_key or signer) and not sign:
-        raise Unsure("--signing-key and --signer are for --sign")
+    target = Target.find(stack)
+    return approve(target, chosen(ctx, target, receipt, box, verb, expires, sign), Out(as_json=json))
+
+
+def chosen(
+    ctx: typer.Context,
+    target: Target,
+    receipt: str | None,
+    box: Sequence[str] | None,
+    verb: str,
+    expires: str,
+    sign: bool,
+    facts: tuple[str, ...] = (),
+) -> ApproveOptions:
+    """What was typed, each reason with what it belongs to. Raises Unsure."""
     if verb not in ("destroy", "stop"):
         raise Unsure(f'--verb "{verb}": it is destroy or stop')
-    if verb == "stop" and not (box or abandon):
-        raise Unsure("--verb stop needs --box BOX or --abandon BOX: a stop is approved box by box")
-    why = pair_reasons(ctx.meta["arguments"])
-    boxes = tuple(dict.fromkeys(box or ()))
-    options = ApproveOptions(
+    why, boxes = pair_reasons(ctx.meta["typed"]), tuple(dict.fromkeys(box or ()))
+    if verb == "stop" and not (boxes or why[DATA]):
+        raise Unsure("--verb stop needs --box BOX or data/BOX: a stop is approved box by box")
+    return ApproveOptions(
         receipt,
         boxes,
-        why.waive,
-        why.abandon,
-        why.boxes,
+        why[CELL],
+        why[DATA],
+        why[BOX],
         parse_expires(expires),
         verb,
-        unclaimed=why.unclaimed,
-        accept_facts=tuple(dict.fromkeys(accept_fact or ())),
-        signer=signer_of(target.root, "--sign", signing_key, signer) if sign else None,
+        unclaimed=why[UNCLAIMED],
+        accept_facts=facts,
+        signer=signer_of(target.root) if sign else None,
     )
-    return approve(target, options, out)
 
 
 def approve(target: Target, options: ApproveOptions, out: Out) -> int:

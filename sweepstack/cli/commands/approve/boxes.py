@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
 from sweepstack.cli.collect import take_snapshot
@@ -58,10 +59,10 @@ def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | 
         back = put_back(target, sources.store) if sources.store is not None else ""
         raise No(
             f"an approval is written into {target.file.shown}, which is not here: put it back, or run this in a "
-            "checkout that has it. Only --abandon works without a stack file",
+            "checkout that has it. Only data/BOX is given up without a stack file",
             [
                 *([back] if back else []),
-                f'sweepctl approve --stack {target.stack} --abandon BOX --reason "…"    (what is on it may be lost)',
+                f'sweepctl give-up --stack {target.stack} data/BOX --reason "…"    (what is on it may be lost)',
             ],
         )
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
@@ -158,28 +159,27 @@ def _given(plan: Plan, options: ApproveOptions) -> bool:
 
 def _instead(approval: Approval, names: list[str], options: ApproveOptions, target: Target) -> tuple[str, str]:
     """What approves without a terminal."""
-    command = f"sweepctl approve --stack {target.stack}"
-    command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
-    if any(action.verb == STOP for action in approval.actions):
-        command += f" --verb {STOP}"
     if approval.receipt is None:
-        named = "".join(f' --abandon {name} --reason "nothing was launched"' for name in names)
-        return "to approve, name each box with a reason", command + named
-    command += f" --receipt {approval.receipt}"
-    command += "".join(f" --box {name}" for name in names)
-    command += "".join(f' --waive {entry.cell} --reason "{entry.reason}"' for entry in approval.waive)
-    command += "".join(f' --waive-unclaimed {entry.box} --reason "{entry.reason}"' for entry in approval.unclaimed)
-    return "to approve, give the receipt's whole digest", command
+        named = replace(options, boxes=(), abandon=dict.fromkeys(names, "nothing was launched"))
+        return "to approve, name each box with a reason", named.spelled(target.stack)
+    whole = replace(
+        options,
+        receipt=approval.receipt,
+        boxes=tuple(names),
+        waive={entry.cell: entry.reason for entry in approval.waive},
+        unclaimed={entry.box: entry.reason for entry in approval.unclaimed},
+    )
+    return "to approve, give the receipt's whole digest", whole.spelled(target.stack)
 
 
-def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[BoxSnapshot], command: str = "") -> Relied:
+def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[BoxSnapshot], by: str = "") -> Relied:
     """The old facts that ending, or stopping, these boxes relies on. Raises No if one is not accepted. An abandonment
     relies on none, so that it needs no profile: what is on the box is given up, whatever a verb does to it."""
     given_up = set(options.abandon)
     whose = [(one.box.platform, one.box.adapter) for one in named if one.box.name not in given_up]
     verb: Leaning = "stop" if options.verb == STOP else "destroy"
     try:
-        return relied(target, whose, verb, options.accept_facts, command or options.spelled(target.stack))
+        return relied(target, whose, verb, options.accept_facts, partial(options.spelled, target.stack, verb=by))
     except NoProfile as error:
         locked = [one.box.name for one in named if not one.verdict.allowed]
         if locked and verb == "destroy":
@@ -347,29 +347,29 @@ def _refusal(
         following = []  # the records of what ran are lost, and no pull restores them
     held = [box_snapshot.box.name for box_snapshot, verdict in refused if verdict.held_by_unclaimed]
     if not running and digest and (bad or held):
-        given = [f"--box {name}" for name in options.boxes]
-        given += [f"--waive {name}" for name in sorted({*options.waive, *bad})]
-        given += [f"--waive-unclaimed {name}" for name in sorted({*options.unclaimed, *held})]
-        given += [f"--abandon {name}" for name in sorted(options.abandon)]
         what = " and ".join(
             ["the bad cells may be missing"] * bool(bad) + ["the unclaimed bytes may be lost"] * bool(held)
         )
-        following = [f'sweepctl approve --stack {stack} --receipt {digest} {" ".join(given)} --reason "…"    ({what})']
+        whole = replace(
+            options,
+            receipt=digest,
+            waive=dict.fromkeys(bad, "…") | options.waive,
+            unclaimed=dict.fromkeys(held, "…") | options.unclaimed,
+        )
+        following = [f"{whole.spelled(stack)}    ({what})"]
         again = f"sweepctl pull --stack {stack} --verify"
         if _not_pulled(receipt, bad):  # it may be only missing here, not bad
             following = [f"{again}    (some cells were not pulled)", *following]
         elif bad:
             following += [f"{again}    (if a copy is bad)"]
     elif held:
-        given = [f"--waive-unclaimed {name}" for name in held]
-        command = (
-            f'sweepctl approve --stack {stack} {" ".join(given)} --reason "…"    (the unclaimed bytes may be lost)'
-        )
+        command = ApproveOptions(unclaimed=dict.fromkeys(held, "…")).spelled(stack)
+        command += "    (the unclaimed bytes may be lost)"
         following = [command, *following] if len(held) < len(refused) else [command]
     if any(WRITTEN_AGAIN in reason for _, verdict in refused for reason in verdict.reasons):
         following = [revoked_again(stack)]
-    named = " ".join(f"--abandon {name}" for name in sorted({*options.abandon, *(s.box.name for s, _ in refused)}))
-    following.append(f'sweepctl approve --stack {stack} {named} --reason "…"    (to give up the data on it)')
+    lost = ApproveOptions(abandon=dict.fromkeys(sorted({*options.abandon, *(s.box.name for s, _ in refused)}), "…"))
+    following.append(f"{lost.spelled(stack)}    (to give up the data on it)")
     sure = len(heard) == len(refused) and not rest  # else `finish`, or a start, may go on failing
     return No("\n".join(lines), without_need(following) if sure else sure_first(following))
 

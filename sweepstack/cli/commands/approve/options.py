@@ -1,4 +1,4 @@
-"""The options of `sweepctl approve`, each reason with what it belongs to; and what they ask for."""
+"""What `sweepctl approve` and `give-up` ask for: each reason stands with what it belongs to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from shlex import quote
+from typing import Any
+
+from typer.core import TyperCommand, TyperOption
 
 from sweepstack.cli.accepted_facts import Relied
 from sweepstack.cli.commands.approve.sign import Signer
@@ -14,11 +17,15 @@ from sweepstack.cli.prompt import own_words
 from sweepstack.cli.target import Target
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.onbox.common.canonical import DIGEST_PREFIX
+
+CELL, DATA, UNCLAIMED, FACT = KINDS = ("cell/", "data/", "unclaimed/", "fact/")
+BOX = "--box"
 
 
 @dataclass(frozen=True)
 class ApproveOptions:
-    """The options of `sweepctl approve`. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason.
+    """The options of `sweepctl approve` and `give-up`. `waive` (cells), `abandon`, `unclaimed` (boxes): name → reason.
 
     `verb`: what the approval allows. `explained`: boxes named with a reason of their own, which approves a box on which
     nothing was launched; it is not recorded.
@@ -44,33 +51,35 @@ class ApproveOptions:
             return self.expires
         return min([self.expires, *(limit for limit in limits if limit is not None)])
 
-    @property
-    def signing(self) -> str:
-        """The options that sign, as they are typed, after a space; "" without."""
-        return f" {self.signer.options}" if self.signer else ""
-
-    def spelled(self, stack: str, more_facts: Sequence[str] = ()) -> str:
-        """The command with these options, as a person types it, and with more facts accepted."""
-        words = [f"sweepctl approve --stack {stack}"]
+    def spelled(self, stack: str, more_facts: Iterable[str] = (), verb: str = "") -> str:
+        """The command with these options, as a person types it, and with more facts accepted. `verb`: "" for the one
+        that takes them all."""
+        facts = (*self.accept_facts, *more_facts)
+        losses = ((CELL, self.waive), (UNCLAIMED, self.unclaimed), (DATA, self.abandon))
+        lost = [(f"{kind}{name}", reason) for kind, given in losses for name, reason in given.items()]
+        verb = verb or ("give-up" if lost or facts else "approve")
+        words = [f"sweepctl {verb} --stack {stack}"]
         words += [f"--verb {self.verb}"] if self.verb != "destroy" else []
-        words += [f"--receipt {self.receipt}"] if self.receipt else []
+        words += [self.receipt] if self.receipt else []
         for name in self.boxes:
-            why = self.explained.get(name)
-            words.append(f"--box {name}" + (f" --reason {quote(why)}" if why else ""))
-        for option, given in (
-            ("--waive", self.waive),
-            ("--waive-unclaimed", self.unclaimed),
-            ("--abandon", self.abandon),
-        ):
-            words += [f"{option} {name} --reason {quote(reason)}" for name, reason in given.items()]
+            words.append(f"--box {name}" + (_reason(self.explained[name]) if name in self.explained else ""))
+        for number, (what, reason) in enumerate(lost):
+            again = lost[number + 1 :][:1]  # one reason stands behind all that it is for
+            words.append(what + ("" if again and again[0][1] == reason else _reason(reason)))
         lasts = int(self.expires.total_seconds())
-        words += (
-            [f"--expires {lasts // 3600}h" if lasts % 3600 == 0 else f"--expires {lasts}s"]
-            if lasts != 72 * 3600
-            else []
-        )
-        words += [f"--accept-fact {name}" for name in (*self.accept_facts, *more_facts)]
-        return " ".join(words) + self.signing
+        if self.expires != ApproveOptions.expires:
+            words.append(f"--expires {lasts // 3600}h" if lasts % 3600 == 0 else f"--expires {lasts}s")
+        words += [f"--accept-fact {name}" if verb == "finish" else f"{FACT}{name}" for name in facts]
+        return " ".join([*words, *(["--sign"] if self.signer else [])])
+
+
+def _reason(words: str) -> str:
+    """The option with these words, after a space."""
+    return (
+        f' --reason "{words}"'
+        if words.isprintable() and not set(words) & set('"$`\\!')
+        else f" --reason {quote(words)}"
+    )
 
 
 @dataclass
@@ -100,55 +109,68 @@ class Asked:
     instead: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True)
-class Reasons:
-    """The reasons of each option: name → reason."""
+class InOrder(TyperCommand):
+    """Keeps what was typed in its order, as `ctx.meta["typed"]`: words, and options that take a value, each with it. A
+    `--reason` belongs to what stands before it."""
 
-    waive: dict[str, str]
-    abandon: dict[str, str]
-    boxes: dict[str, str]
-    unclaimed: dict[str, str]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = (one for one in self.params if isinstance(one, TyperOption) and not one.is_flag)
+        takes = {name for one in options for name in one.opts}
+        typed, rest = ctx.meta.setdefault("typed", []), iter(args)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if name in takes:
+                typed.append((name, value if equals else next(rest, "")))
+            elif not word.startswith("-"):
+                typed.append(("", word))
+        return super().parse_args(ctx, args)
 
 
-def pair_reasons(arguments: Sequence[str]) -> Reasons:
-    """Pairs names and reasons by their order on the command line.
+def pair_reasons(typed: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """What is given up, and each box that a reason explains: kind → name → reason, by their order on the command line.
 
-    A `--reason` belongs to every `--waive`, `--waive-unclaimed` and `--abandon` since the `--reason` before it; if
-    there is none, to every `--box`. Raises Unsure for a waiver or an abandonment without a reason, for a reason that is
-    empty, only the place for one, or belongs to no option, and for a name that is given twice.
+    A `--reason` belongs to all that is given up since the `--reason` before it; if that is nothing, to every `--box`.
+    Raises Unsure for what is given up without a reason, for a reason that is empty, only the place for one, or belongs
+    to nothing, and for a name that is given twice.
     """
-    found: dict[str, dict[str, str]] = {"--waive": {}, "--abandon": {}, "--box": {}, "--waive-unclaimed": {}}
+    found: dict[str, dict[str, str]] = {CELL: {}, DATA: {}, UNCLAIMED: {}, BOX: {}}
     waiting: list[tuple[str, str]] = []
-    for option, value in _options(arguments):
-        if option in found:
-            if option != "--box" and (value in found[option] or (option, value) in waiting):
-                raise Unsure(f"{option} {value} is given twice")
-            waiting.append((option, value))
-            continue
-        reason = own_words("--reason", value)
-        if not reason:
-            raise Unsure("--reason is empty: say why, it is kept with the approval")
-        explained = [entry for entry in waiting if entry[0] != "--box"] or waiting
-        if not explained:
-            owners = "--waive CELL, --waive-unclaimed BOX or --abandon BOX"
-            raise Unsure(f'--reason "{reason}" belongs to no option: write it after {owners}')
-        for kind, name in explained:
-            found[kind][name] = reason
-        waiting = []
-    for option, name in waiting:
-        if option != "--box":
-            raise Unsure(f'{option} {name} needs a reason: {option} {name} --reason "…"')
-    return Reasons(found["--waive"], found["--abandon"], found["--box"], found["--waive-unclaimed"])
-
-
-def _options(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """The options that take part in the pairing, in order, in both spellings (`--waive x`, `--waive=x`)."""
-    names = ("--waive", "--waive-unclaimed", "--abandon", "--box", "--reason")
-    found = []
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        if name not in names:
-            continue
-        found.append((name, value if equals else next(rest, "")))
+    for option, value in typed:
+        kind, name = _what(value) if not option else (option, value)
+        if kind in found:
+            if kind != BOX and (name in found[kind] or (kind, name) in waiting):
+                raise Unsure(f"{kind}{name} is given twice")
+            waiting.append((kind, name))
+        elif kind == "--reason":
+            reason = own_words("--reason", name)
+            if not reason:
+                raise Unsure("--reason is empty: say why, it is kept with the approval")
+            explained = [entry for entry in waiting if entry[0] != BOX] or waiting
+            if not explained:
+                raise Unsure(f'--reason "{reason}" belongs to nothing: write it after what is given up')
+            for kind, name in explained:
+                found[kind][name] = reason
+            waiting = []
+    for kind, name in waiting:
+        if kind != BOX:
+            raise Unsure(f'{kind}{name} needs a reason: {kind}{name} --reason "…"')
     return found
+
+
+def _what(word: str) -> tuple[str, str]:
+    """What a word gives up: its kind and the name; ("", the word) for another."""
+    kind, slash, name = word.partition("/")
+    return (kind + slash, name) if kind + slash in KINDS and name else ("", word)
+
+
+def facts_and_receipt(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
+    """The old facts that are accepted, and the receipt's digest, among the words of `give-up`. Raises Unsure for a word
+    that says nothing, for two digests, and where nothing is given up."""
+    said = [_what(word) for word in words]
+    digests = [word for kind, word in said if not kind and word.startswith(DIGEST_PREFIX)]
+    for kind, word in said:
+        if not kind and word not in digests:
+            raise Unsure(f'"{word}" does not say what is given up: {" or ".join(f"{one}{word}" for one in KINDS)}')
+    if len(digests) > 1 or len(digests) == len(words):
+        raise Unsure(f"name what is given up, {', '.join(f'{one}NAME' for one in KINDS)}, and at most one receipt")
+    return tuple(dict.fromkeys(name for kind, name in said if kind == FACT)), next(iter(digests), None)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from shlex import quote
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,16 +19,16 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.teardown.signatures import NAMESPACE, document, ssh_keygen, verified_signers
 
 GIT_SECONDS = 30.0
+SIGNER, SIGNING_KEY = "SWEEPSTACK_SIGNER", "SWEEPSTACK_SIGNING_KEY"
+"""Who signs and the key, where they are not those of git."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs, and the key: a file, or a public key whose private half an agent holds. `options`: as they were typed,
-    for a command that is to be typed again."""
+    """Who signs, and the key: a file, or a public key whose private half an agent holds."""
 
     name: str
     key: str
-    options: str = "--sign"
 
     def sign(self, approval: Approval, sweep: SweepName) -> Approval:
         """The approval with one more signature, for `sweep`. The key may ask for its passphrase at the terminal. Writes
@@ -48,43 +47,37 @@ class Signer:
         return signed
 
 
-def signer_of(root: Path, how: str, key: str | None, name: str | None) -> Signer:
-    """Who signs, by the options, else by git's settings for the project at `root`. `how`: `--sign`; "" of
-    a verb that signs. Raises Unsure, with what to set, before anything is asked."""
-    typed = [
-        *([how] if how else []),
-        *([f"--signing-key {quote(key)}"] if key else []),
-        *([f"--signer {quote(name)}"] if name else []),
-    ]
-    before = f"{how}: " if how else ""
-    name = name or _git(root, "user.email")
+def signer_of(root: Path) -> Signer:
+    """Who signs, by the environment, else by git's settings for the project at `root`. Raises Unsure, with what to set,
+    before anything is asked."""
+    name = os.environ.get(SIGNER, "") or _git(root, "user.email")
     if not name:
-        raise Unsure(f"{before}who signs is not known. Add --signer NAME, or set it: git config user.email NAME")
+        raise Unsure(f"who signs is not known. Set it: git config user.email NAME, or {SIGNER}=NAME")
     try:
         TypeAdapter(Principal).validate_python(name)
     except ValidationError:
         raise Unsure(
-            f"{before}{name!r} can't stand in a list of signers. Add --signer NAME, an address say: letters, digits "
-            "and . _ + @ % -"
+            f"{name!r} can't stand in a list of signers. Set {SIGNER}=NAME, an address say: letters, digits and "
+            ". _ + @ % -"
         ) from None
-    key = key or default_key(root, how)
+    key = default_key(root)
     if "\n" in key or "PRIVATE KEY" in key:
-        raise Unsure(
-            f"{before}what is set as the key to sign with is a private key itself; it is to be the path of its file"
-        )
-    return Signer(name, key, " ".join(typed))
+        raise Unsure("what is set as the key to sign with is a private key itself; it is to be the path of its file")
+    return Signer(name, key)
 
 
-def default_key(root: Path, how: str) -> str:
-    """The key that git signs with, if that is an SSH key; else the one that boxes are reached with."""
-    found = _git(root, "user.signingkey") if _git(root, "gpg.format") == "ssh" else ""
+def default_key(root: Path) -> str:
+    """The key that the environment names; else the one that git signs with, if that is an SSH key; else the one that
+    boxes are reached with. Raises Unsure where there is none."""
+    found = os.environ.get(SIGNING_KEY, "")
+    if not found and _git(root, "gpg.format") == "ssh":
+        found = _git(root, "user.signingkey")
     found = found or os.environ.get(KEY_VARIABLE, "")
     if found:
         return found
-    before = f"{how}: " if how else ""
     raise Unsure(
-        f"{before}there is no key to sign with. Add --signing-key PATH, or set one: git config gpg.format ssh && "
-        f"git config user.signingkey PATH. Else ${KEY_VARIABLE} is taken, and it is not set"
+        "there is no key to sign with. Set one: git config gpg.format ssh && git config user.signingkey PATH, or "
+        f"{SIGNING_KEY}=PATH. Else ${KEY_VARIABLE} is taken, and it is not set"
     )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 
 from sweepstack.billing.volume_cost import cost_words
 from sweepstack.cli.accepted_facts import Relied, relied
@@ -48,8 +50,8 @@ def ask_for_volumes(target: Target, options: ApproveOptions, out: Out) -> Asked 
     """What is asked for, checked. None, and said so, where all of it is gone. Raises No with every reason."""
     if options.waive or options.unclaimed or options.verb != "destroy":
         raise Unsure(
-            "a volume has no cells: --waive, --waive-unclaimed and --verb are for sweeps. A cell of one that used it "
-            "is waived there (sweepctl approve --stack SWEEP --waive CELL); a volume is given up by --abandon NAME"
+            "a volume has no cells: cell/, unclaimed/ and --verb are for sweeps. A cell of one that used it is given "
+            "up there (sweepctl give-up --stack SWEEP cell/CELL); a volume is given up by data/NAME"
         )
     sources = open_sources(target)
     volumes = _chosen(sources, options)
@@ -107,10 +109,12 @@ def _asked(
         target.file.write_approval(approval)
         return [target.file.shown], []
 
-    command = f"sweepctl approve --stack {stack} --receipt {approval.receipt}"
-    command += options.signing + "".join(f" --accept-fact {name}" for name in options.accept_facts)
-    command += "".join(f" --box {name}" for name in names if name not in given_up)
-    command += "".join(f' --abandon {name} --reason "{options.abandon.get(name, "…")}"' for name in given_up)
+    again = replace(
+        options,
+        receipt=approval.receipt,
+        boxes=tuple(name for name in names if name not in given_up),
+        abandon={name: options.abandon.get(name, "…") for name in given_up},
+    )
     return Asked(
         target,
         "volume",
@@ -127,7 +131,7 @@ def _asked(
         ],
         given=options.receipt is not None or (not sys.stdin.isatty() and set(names) <= set(given_up)),
         question=f"let {', '.join(names)} be deleted with all that is on {'it' if len(names) == 1 else 'them'}?",
-        instead=("to approve, give the whole digest of what was shown", command),
+        instead=("to approve, give the whole digest of what was shown", again.spelled(stack)),
     )
 
 
@@ -158,12 +162,12 @@ def _show(checked: Checked, shown: Inventory | None, digest: str | None, out: Ou
 
 
 def volume_facts_relied_on(
-    target: Target, options: ApproveOptions, volumes: Sequence[VolumeContext], command: str = ""
+    target: Target, options: ApproveOptions, volumes: Sequence[VolumeContext], by: str = ""
 ) -> Relied:
     """The old facts that the end of these volumes relies on. Raises No if one is not accepted. An abandonment relies on
     none."""
     whose = [(None, volume.adapter) for volume in volumes if volume.facts.name not in options.abandon]
-    return relied(target, whose, "volume", options.accept_facts, command or options.spelled(target.stack))
+    return relied(target, whose, "volume", options.accept_facts, partial(options.spelled, target.stack, verb=by))
 
 
 def _chosen(sources: Sources, options: ApproveOptions) -> list[VolumeContext]:
@@ -251,5 +255,5 @@ def _refusal(asked: Asked, checked: Checked) -> No:
     if any(WRITTEN_AGAIN in reason for reason in asked.reasons):
         following = [revoked_again(stack)]
     name = refused[0][0].facts.name
-    following.append(f'sweepctl approve --stack {stack} --abandon {name} --reason "…"    (what is on it may be lost)')
+    following.append(f'sweepctl give-up --stack {stack} data/{name} --reason "…"    (what is on it may be lost)')
     return No("\n".join(lines), following)

@@ -232,7 +232,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
     if asks and not lost:
         way = "cleared"
     if way is None:
-        give_up, why = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"', "; ".join(lost[:3])
+        give_up, why = f'sweepctl give-up --stack {target.stack} data/{box.name} --reason "…"', "; ".join(lost[:3])
         raise No(
             f"the end of box {box.name} ({box.native_id}) was not begun: a confirmation now would leave its cells "
             f"unchecked{why and f' ({why})'}. Nothing was written{f' ({sources.problem})' if store is None else ''}",
@@ -325,7 +325,7 @@ def _count_as_lost(target: Target, box: BoxEntry) -> None:
     except PlatformError as error:
         raise Unsure(f"what you saw is on record, and its host does not take it: {error}", status) from error
     if record.phase is not Phase.GONE:
-        give_up = f'sweepctl approve --stack {target.stack} --abandon {box.name} --reason "…"'
+        give_up = f'sweepctl give-up --stack {target.stack} data/{box.name} --reason "…"'
         raise No(f"box {box.name}: {record.note}", [f"{give_up} && pulumi destroy --stack {target.stack}"])
 
 

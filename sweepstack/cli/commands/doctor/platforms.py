@@ -55,8 +55,9 @@ def old_facts(profile: Profile, accepted: Mapping[str, AcceptedFact]) -> Finding
     old = stale_under(profile, "destroy", accepted, dates.today())
     if not old:
         return ok(name, live)
-    options = " ".join(f"--accept-fact {fact.name}" for fact in old)
-    return warn(name, f"{'; '.join(fact.words for fact in old)}; {live}", f"look them up; then approve needs {options}")
+    options = " ".join(f"fact/{fact.name}" for fact in old)
+    words = "; ".join(fact.words for fact in old)
+    return warn(name, f"{words}; {live}", f"look them up; then `sweepctl give-up {options}` approves")
 
 
 def rents(platform: Platform) -> bool:

@@ -135,7 +135,7 @@ def _stale(months: int, used: bool, out: Out) -> int:
     if rest := len(stale) - len(shown):
         out.line(f"{rest} more are unverified, and no verb or clock leans on them: --json shows them")
     if any(set(fact.leans) - {"clock"} for fact in shown):
-        out.line("an approval that relies on one of them needs its name: sweepctl approve --accept-fact PLATFORM.FACT")
+        out.line("an approval that relies on one of them needs its name: sweepctl give-up fact/PLATFORM.FACT")
     return NO if shown else YES
 
 

@@ -12,7 +12,7 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.sign import default_key
 from sweepstack.cli.commands.show.cell import show as show_cell
-from sweepstack.cli.options import AsJson, Evidence, SigningKey, Stack
+from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
@@ -40,9 +40,12 @@ def command(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the export goes; by default stdout.")
     ] = None,
     sign: Annotated[
-        bool, typer.Option("--sign", help="Export a DSSE envelope, signed with the file of a private key.")
+        bool,
+        typer.Option(
+            "--sign",
+            help="Export a DSSE envelope, signed with the key's file that SWEEPSTACK_SIGNING_KEY names, or git.",
+        ),
     ] = False,
-    signing_key: SigningKey = None,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
@@ -50,8 +53,6 @@ def command(
     """Show what produced a cell's copy, or what a receipt says; or export a receipt for other tools. Exit 1: none."""
     if (output or sign) and not export:
         raise Unsure("--output and --sign belong to --export")
-    if signing_key and not sign:
-        raise Unsure("--signing-key is for --sign")
     if export and json and output is None:
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
@@ -61,7 +62,7 @@ def command(
         return show_cell(target, what, out)
     store = usable(open_sources(target), "show")
     found = _receipt(target, store, what)
-    key = (signing_key or default_key(target.root, "--sign")) if sign else None
+    key = default_key(target.root) if sign else None
     return _export(target, found, output, key, out) if export else _show(target, found, out)
 
 
@@ -135,7 +136,7 @@ def _key(path: str) -> Any:
     try:
         data = Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise No(f"the key {path} can't be read: {error.strerror}. --signing-key takes a private key's file") from error
+        raise No(f"the key {path} can't be read: {error.strerror}. It is to be the file of a private key") from error
     try:
         try:
             return load_key(data, path)
