@@ -37,7 +37,7 @@ def test_the_books_keep_each_try_and_the_limits(tmp_path: Path) -> None:
         until(lambda: len(books()) == 5, "both tries in the books", lambda: f"{books()}\n{cluster.told()}")
         job, batch = books()[:2]
         assert job == [f"{eats}_0", "FAILED", "0:9", ""]
-        assert int(batch[3]) > 400_000_000
+        assert int(batch[3]) > 100_000_000, "more than it asked for; how much, when the plugin last looked"
         assert [row[1].split()[0] for row in books() if row[0] == f"{again}_0"] == ["REQUEUED", "CANCELLED"]
 
         cluster.manage(f"modify user {OTHER_USER} set MaxSubmitJobs=1 where account={ACCOUNT}")

@@ -19,10 +19,6 @@ COPY_FIRST = (
     "each loss alone leads out; `cp` puts the newest copy of the state back, `finish` alone finds the other loss, and "
     "to give up takes two more: give-up at once instead, then destroy"
 )
-MEND_FIRST = (
-    "each loss alone leads out; `mv` and `cp` put the newest copy of the state back, and only then `status` sees the "
-    "other loss, whose way takes two more"
-)
 SECOND_LINE = (
     "each loss alone leads out; the second line of `status` does here, too: give-up and destroy. Who tries "
     "its first one, a destroy that a box refuses which does not say what it holds, is one command too far"
@@ -51,11 +47,6 @@ KNOWN: dict[tuple[str, str], str] = {
             "this computer: renamed",
         )
     },
-    ("finished", "birth: torn and state: torn"): COPY_FIRST,
-    ("finished", "stack file: torn and state: torn"): MEND_FIRST,
-    ("finished", "state: torn and evidence: on a read-only disk"): MEND_FIRST,
-    ("cleared", "registry: torn and state: torn"): MEND_FIRST,
-    ("cleared", "marker: torn and state: torn"): MEND_FIRST,
     ("finished", "sealed artifact: torn and state: torn"): COPY_FIRST,
     ("finished", "sealed manifest: torn and state: torn"): COPY_FIRST,
     ("finished", "profile: torn and state: torn"): COPY_FIRST,
