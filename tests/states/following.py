@@ -32,7 +32,7 @@ TRAINS = {("pulumi", "up"), ("sweepctl", "wait"), ("sweepctl", "retry")}
 GOES_ON = {*TRAINS, ("sweepctl", "adopt"), ("sweepctl", "finish")}
 """Commands with which a sweep is carried on."""
 LOSES_CELLS = re.compile(r"sweepctl (drop\b|give-up .*(cell|unclaimed)/)")
-LOSES_A_BOX = re.compile(r"--abandon\b|\bdata/")
+LOSES_A_BOX = re.compile(r"--abandon\b|sweepctl give-up .*\bdata/")
 FOUND = re.compile(r"^(note|UNKNOWN)\b", re.MULTILINE)
 """What `status` says where it found something in the way."""
 
@@ -66,7 +66,7 @@ class Way:
     @property
     def gives_up(self) -> bool:
         """Whether a person decides by it that what is on a box may be lost."""
-        return any(LOSES_A_BOX.search(command) for command in self.commands)
+        return any(LOSES_A_BOX.search(shlex.join(command)) for command in self.commands)
 
     @property
     def loses(self) -> int:

@@ -50,7 +50,7 @@ def test_a_chain_of_commands_is_broken_where_a_shell_reads_on() -> None:
 
 
 def test_commands_without_room_beside_their_label_stand_below_it() -> None:
-    assert lines(f"give up         {GIVE_UP} && {UP}", columns=76) == ["give up", f"  {GIVE_UP} &&", f"  {UP}"]
+    assert lines(f"give up         {GIVE_UP} && {UP}", columns=74) == ["give up", f"  {GIVE_UP} &&", f"  {UP}"]
 
 
 def test_a_command_alone_is_never_broken() -> None:
