@@ -146,7 +146,7 @@ def test_a_stack_file_that_is_gone_is_put_back_before_a_finish_and_an_approval(w
     assert world.run("status", "--json").json["next"] == [way]
     refused = world.run("approve", "--json")
     assert refused.code == 1
-    assert [line.split(" --")[0] for line in refused.json["next"]] == [f"{copy} && sweepctl finish", "sweepctl approve"]
+    assert [line.split(" --")[0] for line in refused.json["next"]] == [f"{copy} && sweepctl finish", "sweepctl give-up"]
     subprocess.run(copy, shell=True, check=True)
     assert world.file.path.read_text() == text
     assert world.run("status", "--json").json["next"] == [f"sweepctl approve --stack {STACK}"]
