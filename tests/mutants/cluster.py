@@ -140,7 +140,7 @@ CLUSTER = (
         ),
     ),
     _mutant(
-        "a worker waits for the journal and writes a failure then (a while)",
+        "a worker waits for the journal and writes a failure then",
         f"{HELD}::test_the_shared_tier_is_read_only_for_a_while",
         *PATIENT,
     ),
@@ -176,11 +176,6 @@ CLUSTER = (
         "the end of a worker's time is a failure of its cell",
         f"{LONG}::test_a_cell_that_is_longer_than_a_worker_s_time_goes_on_from_its_checkpoint",
         *TOLD,
-    ),
-    _mutant(
-        "a worker waits for the journal and writes a failure then (a minute)",
-        f"{LONG}::test_the_shared_tier_is_read_only_for_a_minute",
-        *PATIENT,
     ),
     _mutant(
         "a worker whose clock is ahead has ended",
