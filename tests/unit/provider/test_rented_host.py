@@ -194,7 +194,7 @@ def test_words_that_are_refused(rented: HostSweep, monkeypatch: pytest.MonkeyPat
 def test_a_machine_that_died_is_given_up_confirmed_and_closed(
     rented: HostSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three commands from a host that nobody can reach: give-up, confirm gone, destroy."""
+    """Three commands from a host that no one can reach: give-up, confirm gone, destroy."""
     box = rented.trained()
     rented.host.stop()
     with pytest.raises(TeardownRefused, match="the journal could not be read"):
