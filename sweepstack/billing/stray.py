@@ -85,9 +85,7 @@ class Stray:
     def may_bill(self) -> bool:
         """Of a volume: whether it bills by the month, or may: a platform did not say whether it is there, or what it
         costs."""
-        own_disk = (
-            self.platform == "local" or ":" in self.platform
-        )  # this computer's, or a host's: costs nothing itself
+        own_disk = self.platform == "local" or ":" in self.platform  # this computer's, or a host's: costs nothing
         return bool(self.price_per_month) or (self.price_per_month is None and not own_disk)
 
     @property

@@ -6,16 +6,15 @@ States, records and receipts carry `schema`, a number; what has none is of befor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
+from sweepstack.core.engine_secret import SIGNATURE_KEY
 from sweepstack.core.paths import update_fix
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
-SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
-"""The engine's, of a value that is a secret: in a state as on the wire (`provider/wire.py`)."""
 UPDATE_COMMAND = update_fix()
 UPDATE = f"Next: {UPDATE_COMMAND}"
 

@@ -78,9 +78,8 @@ def await_first_step(
         now = time.monotonic()
         if cancelled():
             raise WaitEnded("the wait for the first step was ended; the box bills, and goes on with its cells")
-        alive = channel.lock_held(
-            box_layout.RUNNER_LOCK
-        )  # asked first: what a runner that has ended wrote is all there
+        # Asked first: what a runner that has ended wrote is all there.
+        alive = channel.lock_held(box_layout.RUNNER_LOCK)
         journal = growing.look()
         entries = journal.entries[len(before.entries) :]
         _refuse_failed_setup(entries, channel)

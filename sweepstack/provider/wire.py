@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from google.protobuf import struct_pb2
 
+from sweepstack.core.engine_secret import SIGNATURE_KEY
+
 UNKNOWN_SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
 SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"
 
 

@@ -19,7 +19,8 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
-from sweepstack.provider.wire import SIGNATURE_KEY, UNKNOWN, Secret, bare
+from sweepstack.core.engine_secret import SIGNATURE_KEY
+from sweepstack.provider.wire import UNKNOWN, Secret, bare
 from tests.conformance.command_plugin import NAME, SECONDS, Plugin
 from tests.simulators.host import Host
 from tests.simulators.machines import require

@@ -37,6 +37,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 
+from sweepstack.core.engine_secret import SIGNATURE_KEY
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.platforms.common import redact
 from sweepstack.provider.command.select import VERSION as STANDS_FOR
@@ -44,7 +45,7 @@ from sweepstack.provider.command.ssh_client import Dialer, Ended
 from sweepstack.provider.host import Servicer, serve
 from sweepstack.provider.protocol import plugin_pb2, provider_pb2
 from sweepstack.provider.session import Failure, Operation, token_of
-from sweepstack.provider.wire import SIGNATURE_KEY, UNKNOWN, Secret, Unknown, bare, holds_unknown, to_python, to_struct
+from sweepstack.provider.wire import UNKNOWN, Secret, Unknown, bare, holds_unknown, to_python, to_struct
 
 VERSION = f"{STANDS_FOR}+sweepstack.standin"
 NAME = f"sweepstack's stand-in for pulumi-command {STANDS_FOR}"

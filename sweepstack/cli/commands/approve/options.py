@@ -75,11 +75,8 @@ class ApproveOptions:
 
 def _reason(words: str) -> str:
     """The option with these words, after a space."""
-    return (
-        f' --reason "{words}"'
-        if words.isprintable() and not set(words) & set('"$`\\!')
-        else f" --reason {quote(words)}"
-    )
+    plain = words.isprintable() and not set(words) & set('"$`\\!')
+    return f' --reason "{words}"' if plain else f" --reason {quote(words)}"
 
 
 @dataclass
@@ -148,8 +145,8 @@ def pair_reasons(typed: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
             explained = [entry for entry in waiting if entry[0] != BOX] or waiting
             if not explained:
                 raise Unsure(f'--reason "{reason}" belongs to nothing: write it after what is given up')
-            for kind, name in explained:
-                found[kind][name] = reason
+            for what, of in explained:
+                found[what][of] = reason
             waiting = []
     for kind, name in waiting:
         if kind != BOX:
