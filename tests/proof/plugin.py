@@ -23,6 +23,8 @@ from tests.proof.record import Cost, Outcome
 
 VARIABLE = "SWEEPSTACK_PROOF"
 SLICE_SECONDS = 30.0
+LEAST_SECONDS = 0.05
+"""So much a test counts at least: one that took nothing by the tracked figures is played now and then, too."""
 UNKNOWN = Cost(15.0, 15.0)
 NOT_REACHED = "not reached"
 AGAIN = '.venv/bin/python -m pytest --proof "{test}"'
@@ -60,10 +62,10 @@ def slice_of(tests: Sequence[str], seed: str, costs: Mapping[str, Cost], seconds
     dice = random.Random(seed)
     chosen: list[str] = []
     while short and seconds > 0:
-        (name,) = dice.choices(short, [len(files[name]) * cost[name].each for name in short])
+        (name,) = dice.choices(short, [len(files[name]) * max(cost[name].each, LEAST_SECONDS) for name in short])
         short.remove(name)
         left = seconds - max(cost[name].first - cost[name].each, 0.0)
-        count = min(len(files[name]), int(left / max(cost[name].each, 0.05)))
+        count = min(len(files[name]), int(left / max(cost[name].each, LEAST_SECONDS)))
         if count > 0:
             chosen += dice.sample(files[name], count)
             seconds = left - count * cost[name].each
