@@ -187,8 +187,8 @@ class Stack:
         return dict(result.json())
 
     def approve(self, *words: str) -> Result:
-        """Verifies, and approves exactly that receipt; `words`: what is given up, and why."""
-        return ok(self.sweepctl("give-up" if words else "approve", self.verify()["receipt"], *words))
+        """Verifies, and approves exactly that receipt; `words`: what is given up, and why, or which box."""
+        return ok(self.sweepctl("give-up" if "--reason" in words else "approve", self.verify()["receipt"], *words))
 
     def run_loop(self) -> None:
         """From training cells to a cleared stack: wait → pull → verify → approve → up."""
