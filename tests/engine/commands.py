@@ -66,7 +66,9 @@ def assert_refused(result: Result, cells: Sequence[str] = ()) -> None:
         assert cell in text, f"{cell} is not named\n{result}"
     assert re.search(r"\$\d+\.\d\d+/h", text), f"it does not say what waiting costs\n{result}"
     assert re.search(r"\bnext\b", text, re.IGNORECASE), f"it names no next command\n{result}"
-    assert re.search(r"sweepctl (finish|approve|give-up|wait|verify|status)", text), f"there is no command to type\n{result}"
+    assert re.search(r"sweepctl (finish|approve|give-up|wait|verify|status)", text), (
+        f"there is no command to type\n{result}"
+    )
 
 
 def engine() -> Path:
