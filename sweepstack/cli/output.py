@@ -19,13 +19,9 @@ from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from sweepstack.evidence.s3.object_store import Traffic
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 
 YES, NO, UNSURE = 0, 1, 2

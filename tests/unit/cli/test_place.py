@@ -12,11 +12,12 @@ import pytest
 from sweepstack.billing.balance import Left
 from sweepstack.cli.commands import place as place_command
 from sweepstack.cli.commands.place import candidates, place, print_offers
-from sweepstack.cli.commands.place.choice import Choice, Look, Market, as_placement, choose
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.commands.place.choice import Choice, Look, Market, Records, as_placement, choose
+from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.platforms.common import redact
 from sweepstack.profiles.first_contact import remembered
@@ -251,3 +252,33 @@ def test_a_candidate_without_its_key_is_what_next_leads_to(
     with pytest.raises(No, match="no candidate could be asked: runpod took no key") as caught:
         place(target, Out(as_json=False), next_one=False, show=True, clear=False)
     assert caught.value.next == ["sweepctl doctor --stack x    (which key runpod lacks, and where it goes)"]
+
+
+def silent(platform: str) -> Market:
+    error = Unreachable("no route")
+    return Market(platform, refusals=[str(error)], error=error)
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "words"),
+    [
+        ([silent("vastai")], Unsure, "no candidate could be asked: vastai gave no answer"),
+        (
+            [silent("vastai"), Market("runpod", refusals=["no spot"])],
+            Unsure,
+            "no candidate could be asked: vastai gave",
+        ),
+        ([silent("vastai"), Market("runpod")], Unsure, "as far as is known: vastai gave no answer"),
+        ([Market("runpod")], No, "nothing that fits can be had now; "),
+    ],
+)
+def test_a_candidate_that_gave_no_answer_is_not_one_without_an_offer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[Market], kind: type[No], words: str
+) -> None:
+    seen_once = Look(config(tmp_path), {}, seen, None)
+    target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
+    monkeypatch.setattr(place_command, "read_records", lambda _target: Records(None, []))
+    monkeypatch.setattr(place_command, "look_once", lambda *_, **__: seen_once)
+    with pytest.raises(No, match=words) as caught:
+        place(target, Out(as_json=False), next_one=False, show=False, clear=False)
+    assert type(caught.value) is kind

@@ -73,8 +73,8 @@ INTERRUPTED = 130
 
 
 def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, wait: timedelta | None = None) -> int:
-    """Exit code: 0 if a choice was written (or shown), 1 if no offer fits, 130 if a person ended the wait. `wait`: for
-    so long it looks again where nothing fits. Rents nothing."""
+    """Exit code: 0 if a choice was written (or shown), 1 if no offer fits, 2 if none fits and a candidate gave no
+    answer, 130 if a person ended the wait. `wait`: for so long it looks again where nothing fits. Rents nothing."""
     if clear:
         changed = target.file.write_placement(None)
         out.document({"stack": target.stack, "placement": None, "changed": changed})
@@ -189,21 +189,31 @@ def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: boo
 
 
 def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
-    """The error when some box got no offer."""
+    """The error when some box got no offer: Unsure while a candidate that may have one gave no answer."""
     missing = f" for {', '.join(seen.choice.lacking)}" if seen.choice is not None else ""
     when = " can be had now" if waiting is None else f" came {waiting.words}"
     following = [f"{docs_page('stack-config.md#resources')} (other constraints)"]
-    if keyless := [market.platform for market in seen.markets if isinstance(market.error, NotAuthorized)]:
+    left_alone, again = f"{target.file.shown} was left as it is", f"sweepctl place --stack {target.stack}"
+    keyless = [market.platform for market in seen.markets if not market.out and isinstance(market.error, NotAuthorized)]
+    silent = [market.platform for market in seen.markets if market.passing]
+    if keyless:
         doctor = f"sweepctl doctor --stack {target.stack}    (which key {', '.join(keyless)} lacks, and where it goes)"
-        if len(keyless) == len(seen.markets):
-            why = f"no candidate could be asked: {', '.join(keyless)} took no key"
-            return No(f"{why}; {target.file.shown} was left as it is", [doctor])
         following.insert(0, doctor)
+    why = [f"{', '.join(keyless)} took no key"] if keyless else []
+    why += [f"{', '.join(silent)} gave no answer"] if silent else []
+    over = waiting is None or waiting.useless
+    if why and over and all(market.out for market in seen.markets if market.platform not in (*keyless, *silent)):
+        following = [*following[:-1], *([again] if silent else [])]
+        return Unsure(f"no candidate could be asked: {'; '.join(why)}; {left_alone}", following)
     if waiting is not None and waiting.useless:
         when = " can be had, and no wait changes that"
     else:
-        following.append(f"sweepctl place --stack {target.stack} --wait 6h (looks again until something fits)")
-    return No(f"nothing that fits{when}{missing}; {target.file.shown} was left as it is", following)
+        following.append(f"{again} --wait 6h (looks again until something fits)")
+    if why:
+        return Unsure(
+            f"nothing that fits{when}{missing}, as far as is known: {'; '.join(why)}; {left_alone}", following
+        )
+    return No(f"nothing that fits{when}{missing}; {left_alone}", following)
 
 
 def balance_for(seen: Look, records: Records) -> Runway | None:
