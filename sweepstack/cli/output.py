@@ -111,7 +111,7 @@ def complain(message: str, next: Sequence[str] = ()) -> None:
     from rich.console import Console
 
     err = Console(file=sys.stderr, highlight=False, emoji=False)
-    lines = [f"error: {message}", *(f"next   {command}" for command in next)]
+    lines = [f"error: {message}", *(f"next   {command}" for command in dict.fromkeys(next))]
     for line in lines:
         style = "red" if line is lines[0] and "\n" not in line else None
         err.print(fitted(plain(line)), style=style, markup=False, soft_wrap=True)
@@ -130,8 +130,8 @@ def keep_for_error(**done: Any) -> None:
 
 
 def following(commands: Sequence[str]) -> list[str]:
-    """The last lines of a screen: what to type next."""
-    return [f"{'next' if index == 0 else '    '}   {command}" for index, command in enumerate(commands)]
+    """The last lines of a screen: what to type next, each command once."""
+    return [f"{'next' if index == 0 else '    '}   {command}" for index, command in enumerate(dict.fromkeys(commands))]
 
 
 def aside(*lines: str) -> None:
