@@ -247,13 +247,9 @@ class StackFile:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             write_atomically(self.path.resolve(), text.encode("utf-8"), mode=mode)
         except OSError as error:  # a full disk, or one that may only be read
-            words = (
-                f"{self.shown} can't be written: {error.strerror}. It was left as it is. Free some space, or make it"
-            )
-            instead = f'sweepctl give-up --stack {stack_name(self.path)} data/BOX --reason "…"'
             raise ConfigError(
-                f"{words} writable, and run the command again. Next, if you can do neither and give up a box's data: "
-                f"{instead}"
+                f"{self.shown} can't be written: {error.strerror}. It was left as it is. Free some space, or make it "
+                "writable, and run the command again"
             ) from error
 
     def _object(self, data: dict[str, Any]) -> dict[str, Any]:

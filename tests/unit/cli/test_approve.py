@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from rich.console import Console
 from sweepstack.cli.app import load_command
 from sweepstack.cli.commands.approve.options import BOX, CELL, DATA, UNCLAIMED, pair_reasons
 from sweepstack.cli.output import Unsure
+from sweepstack.config.edit import stack_file
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
@@ -57,6 +59,23 @@ def test_naming_the_whole_digest_is_a_persons_word(world: World) -> None:
     assert world.file.path.read_text().startswith(before), "appended as the last key; comments and order kept"
     assert result.json["approved"] == ["box-0", "box-1"]
     assert result.json["next"][0].startswith(f"pulumi up --stack {STACK}")
+
+
+def test_a_stack_file_on_a_disk_that_is_read_only_names_the_way_without_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is typed, with the boxes' names: three commands lead to the end from every state."""
+    _, _, receipt = world.verified()
+
+    def read_only(*_: object, **__: object) -> None:  # root may write into a folder of mode 0555
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(stack_file, "write_atomically", read_only)
+    result = world.run("approve", receipt, "--json")
+    assert result.code == 1
+    assert "can't be written: Read-only file system. It was left as it is" in result.err
+    way = f'sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason "…" && pulumi destroy --stack {STACK}'
+    assert result.json["next"] == [f"{way}    (where it stays so)"]
 
 
 def test_what_is_written_clears_the_boxes(world: World) -> None:

@@ -21,7 +21,7 @@ from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import file_roster
-from sweepstack.cli.sources import open_sources, usable
+from sweepstack.cli.sources import gives_up, open_sources, usable
 from sweepstack.cli.target import Target, approval_of
 from sweepstack.config.project import project_name
 from sweepstack.core.local_decisions import Decision
@@ -60,10 +60,7 @@ def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | 
         raise No(
             f"an approval is written into {target.file.shown}, which is not here: put it back, or run this in a "
             "checkout that has it. Only data/BOX is given up without a stack file",
-            [
-                *([back] if back else []),
-                f'sweepctl give-up --stack {target.stack} data/BOX --reason "…"    (what is on it may be lost)',
-            ],
+            [*([back] if back else []), *gives_up(sources, "what is on it may be lost")],
         )
     # An abandonment needs no evidence: the reason may be that the evidence can't be read.
     store = sources.store if options.abandon and not options.receipt else usable(sources, "approve")
@@ -488,8 +485,8 @@ def put_on_record(
     problems of the others.
 
     Every approval goes into the stack file. Without one, only the abandonment of named boxes can be approved: it is
-    also written where the delete finds it without a program run. Raises the errors of the stack file, and Unsure if it
-    could be written nowhere.
+    also written where the delete finds it without a program run. Raises the errors of the stack file, No where its disk
+    can't be written, and Unsure if it could be written nowhere.
     """
     where: list[str] = []
     problems: list[str] = []
@@ -500,7 +497,10 @@ def put_on_record(
         where.append(target.file.shown)
     except (ConfigError, OSError) as error:
         if not plan.ends_alone:
-            raise
+            if not isinstance(error.__cause__, OSError):
+                raise
+            names = [box_snapshot.box.name for box_snapshot, _ in plan.asked]
+            raise No(f"not approved: {error}", [give_up(target.stack, names, "where it stays so")]) from error
         problems.append(str(error))
     box_snapshots = {box_snapshot.box.native_id: box_snapshot for box_snapshot, _ in (*plan.asked, *plan.kept)}
     asked = {box_snapshot.box.native_id for box_snapshot, _ in plan.asked}
