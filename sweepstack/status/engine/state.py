@@ -334,5 +334,7 @@ def _said(call: EngineCall, stack: str = "") -> bytes:
         if missing and not back:
             raise StackMissing(f"there is no stack {stack} in this backend. Next: pulumi up --stack {stack}")
         what = f"the state of {stack}" if stack else "what stacks there are"
-        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{back}")
+        asks = f"sweepctl doctor{f' --stack {stack}' if stack else ''}"
+        way = back or f". What is rented goes on billing meanwhile. Next: {asks}    (asks the backend)"
+        raise SweepstackError(f"{what} could not be read; pulumi said: {complaint or 'nothing'}{way}")
     return out
