@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +69,15 @@ def played(kinds: Kinds) -> frozenset[tuple[str, str]]:
     return frozenset(pairs | {("foreign_account", "read"), ("foreign_account", "delete")})  # a create is of who asks
 
 
+@functools.cache
+def _key_pair() -> tuple[str, str]:
+    """One for all worlds of this process: none of them changes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder) / "id_ed25519"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        return key.read_text(), key.with_suffix(".pub").read_text().strip()
+
+
 class RentalHarness:
     """See `harness.Harness`. A class of it says what the constants are, makes the simulator, and mends it."""
 
@@ -102,10 +113,12 @@ class RentalHarness:
     """What drops all that the adapter has read in this process, as `module:function`."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: bool) -> None:
-        self._patch, self._machines = monkeypatch, machines
+        self._patch, self._machines, self._broken = monkeypatch, machines, False
+        private, self._public_key = _key_pair()
         key = tmp_path / "id_ed25519"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-        self._public_key = key.with_suffix(".pub").read_text().strip()
+        key.touch(0o600)
+        key.write_text(private)
+        key.with_suffix(".pub").write_text(f"{self._public_key}\n")
         self.sim = self.simulator(tmp_path / self.adapter, machines)
         self._server = SimServer(self.sim)
         for name, value in {
@@ -158,6 +171,7 @@ class RentalHarness:
 
     def inject(self, fault: str, verb: str, *, times: int | None = 1) -> None:
         assert fault in FAULTS
+        self._broken = True
         if fault == "foreign_account":
             self.make_foreign()
             return
@@ -187,10 +201,12 @@ class RentalHarness:
         self._break_creates("error_after")
 
     def _break_creates(self, fault: str) -> None:
+        self._broken = True
         kind, params = self.kinds[fault]
         self.sim.faults.add(kind, self.where["create"][0], times=None, **params)
 
     def make_foreign(self) -> None:
+        self._broken = True
         self._patch.setenv(self.key, self.secrets[1])
 
     def cut_off(self) -> None:
@@ -203,16 +219,21 @@ class RentalHarness:
 
     def outlive(self) -> None:
         """What others do to a box is seen when what all reads share has become too old to be shared."""
+        self._broken = True
         time.sleep(2 * PACE * self.fresh)
 
     def repair(self) -> None:
+        """Nothing was read wrong, or behind the adapter's back, where nothing was broken since the last time."""
         self.sim.faults.clear()
         self._set()
         with self.sim.lock:
             self.mend()
-        self.outlive()
+        if self._broken:
+            self.outlive()
+        self._broken = False
 
     def create_at_once(self, request: BoxRequest, count: int) -> set[str]:
+        self._broken = True
         return created_at_once(self.adapter, request, count, machines=self._machines)
 
     def close(self) -> None:

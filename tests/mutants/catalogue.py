@@ -380,7 +380,7 @@ MUTANTS = (
                 "            if not self.is_ending(native_id):\n",
             ),
         ),
-        (f"{WRONG_READ}[runpod-error_before-read-None]",),
+        (f"{WRONG_READ}[runpod-error_before-read]",),
     ),
     Mutant(
         "RunPod: gone on an empty list",
@@ -422,7 +422,7 @@ MUTANTS = (
                 "        if row is not None:\n            return session.record(row)\n",
             ),
         ),
-        (f"{WRONG_READ}[vastai-error_before-read-None]",),
+        (f"{WRONG_READ}[vastai-error_before-read]",),
     ),
     Mutant(
         "vast.ai: gone on an empty list",
@@ -433,7 +433,7 @@ MUTANTS = (
                 "        row = None\n        if row is None:\n",
             ),
         ),
-        (f"{WRONG_READ}[vastai-stale_list-read-None]",),
+        (f"{WRONG_READ}[vastai-stale_list-read]",),
     ),
     Mutant(
         "vast.ai: adopt by name alone",
