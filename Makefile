@@ -26,11 +26,11 @@ help:
 	@echo "make setup    set up and stop"
 
 setup:
-	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl new $(notdir $(STACK))" >&2; exit 1; }
+	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl init $(notdir $(STACK))" >&2; exit 1; }
 	@$(SETUP) --stack stacks/Pulumi.$(notdir $(STACK)).yaml
 
 up:
-	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl new $(notdir $(STACK))" >&2; exit 1; }
+	@test -f stacks/Pulumi.$(notdir $(STACK)).yaml || { echo "stacks/Pulumi.$(notdir $(STACK)).yaml is not there: a stack without one holds nothing. To make it: sweepctl init $(notdir $(STACK))" >&2; exit 1; }
 	@$(SETUP) --stack stacks/Pulumi.$(notdir $(STACK)).yaml
 	@$(BIN)/pulumi stack select --create --stack $(STACK) --non-interactive
 	@$(BIN)/pulumi up --stack $(STACK) --yes

@@ -200,7 +200,7 @@ def report_rows(found: dict[str, Any]) -> Iterator[Row]:
     """Of the clock; with the CPU time, which neighbours change less."""
     of = f"{found['cells']:,} cells on {found['boxes']} boxes, n={found['rounds']}"
     for what, name in (
-        ("made", f"sweepctl report of {of}"),
+        ("made", f"sweepctl results --as html of {of}"),
         ("opened", f"its page ({found['bytes'] / 1e6:.1f} MB) opened in Chromium"),
         ("drawn", "  until all its plots are drawn"),
     ):

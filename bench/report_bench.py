@@ -1,8 +1,9 @@
 """What a sweep's page costs: `python -m bench.report_bench [cells] [boxes] [rounds]`.
 
-`sweepctl report` of a sweep on boxes of the local platform, with real journals, evidence, curves and patrols; then its
-page in a headless Chromium, until a reader can use it, and until all plots are drawn. Against the same for a sweep of
-four cells on two boxes: what any report costs. By turns; of the clock, and of the CPU, which no neighbour changes.
+`sweepctl results --as html` of a sweep on boxes of the local platform, with real journals, evidence, curves and
+patrols; then its page in a headless Chromium, until a reader can use it, and until all plots are drawn. Against the
+same for a sweep of four cells on two boxes: what any report costs. By turns; of the clock, and of the CPU, which no
+neighbour changes.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def patrol(file: Path) -> None:
 
 
 def make(world: World, file: Path) -> tuple[float, float]:
-    """Seconds of one `sweepctl report`, of the clock and of the CPU. Raises RuntimeError when it saw another sweep."""
-    words = ["report", "-o", str(file), "--json", "--stack", STACK]
+    """Seconds of one such command, of the clock and of the CPU. Raises RuntimeError when it saw another sweep."""
+    words = ["results", "--as", "html", "-o", str(file), "--json", "--stack", STACK]
     command = [sys.executable, "-c", RUN, str(world.engine / "pulumi"), *words]
     environment = os.environ | {"XDG_DATA_HOME": str(world.folder / "data")}  # of two worlds, each its own boxes
     began, before = perf_counter(), _cpu()

@@ -32,14 +32,10 @@ from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE, docs_page
 
 SECTIONS = (
-    ("Begin", ("init", "new", "doctor", "place", "profile", "policy")),
-    ("Watch", ("status", "wait", "logs", "patrol", "tend")),
-    ("Change what runs", ("review", "retry", "drop")),
-    ("Results", ("pull", "verify", "results", "report", "show", "publish")),
-    ("End", ("approve", "give-up", "cosign", "revoke", "finish", "confirm", "adopt")),
-    ("Money", ("ledger", "audit")),
-    ("In a pipeline", ("ci",)),
-    ("On a box", ("ssh",)),
+    ("Begin", ("init", "doctor", "place", "profile", "policy", "ci")),
+    ("Run", ("status", "wait", "logs", "ssh", "tend", "review", "retry", "drop")),
+    ("Results", ("pull", "verify", "results", "show", "ledger")),
+    ("End", ("finish", "approve", "give-up", "cosign", "revoke", "confirm", "adopt", "audit")),
 )
 """A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "pull", "verify")
@@ -85,7 +81,8 @@ class Commands(Verbs):
         return [name for name in order if name in known] + sorted(known - set(order))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes one block for each section."""
+        """Writes one block for each section, without a blank line between them: all of it fits on a screen."""
+        formatter.write_paragraph()
         listed = {name for _, names in SECTIONS for name in names}
         more = tuple(name for name in self.list_commands(ctx) if name not in listed)
         width = max(len(name) for name in self.commands)
@@ -96,8 +93,13 @@ class Commands(Verbs):
                 if name in self.commands and not self.commands[name].hidden
             ]
             if rows:
-                with formatter.section(title):
+                formatter.write_heading(title)
+                with formatter.indentation():
                     formatter.write_dl(rows)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands alone: the epilog names the few options."""
+        self.format_commands(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the arguments before the command. Commands in `EARLY` start their call of the engine here."""
@@ -250,8 +252,9 @@ def _no_more_output() -> None:
 app = typer.Typer(
     name="sweepctl",
     cls=Commands,
-    help="Runs beside `pulumi`: shows a sweep, copies and verifies its results, and asks before a box ends.",
-    epilog=f"What words such as sealed, receipt or gate mean: {docs_page('glossary.md')}",
+    help="Runs beside `pulumi`: shows a sweep, proves results, asks before a box ends.",
+    epilog="\b\n`sweepctl COMMAND -h`: its options. Also: --version, --install-completion.\n"
+    f"Words such as sealed, receipt or gate: {docs_page('glossary.md')}",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     rich_markup_mode=None,

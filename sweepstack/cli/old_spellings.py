@@ -13,18 +13,27 @@ from collections.abc import Sequence
 UNTIL = "0.2"
 _VARIABLE = re.compile(r"SWEEPSTACK_[A-Z_]+=")
 NOW = {
-    "curves": "results --plot",
+    "curves": "results --as plot",
     "exec": "ssh",
     "forward BOX PORT": "ssh BOX --forward PORT",
     "gotcha list": "profile explain --gotchas",
     "gotcha propose": "profile new --gotcha",
     "holders": "doctor",
+    "new": "init",
     "next": "status --next",
+    "patrol": "status --probe",
     "profile list": "profile show",
     "profile probe BOX": "profile explain --box BOX",
     "profile stale": "profile check --old",
     "provenance": "show",
+    "publish URI": "pull --to URI",
+    "publish --access": "pull --access",
+    "publish": "pull --to=",
     "receipt": "show",
+    "report": "results --as html",
+    "results --csv": "* --as=csv",
+    "results --markdown": "* --as=markdown",
+    "results --plot": "* --as=plot",
     "smoke": "doctor --smoke",
     "approve --cosign": "cosign",
     "cosign --approval": "cosign",
@@ -109,7 +118,7 @@ def _place(rest: list[str], word: str) -> int | None:
     """Where the option is, or the next argument."""
     if word.startswith("-"):
         return next((at for at, one in enumerate(rest) if one.partition("=")[0] == word), None)
-    takes = ("--stack", "-s")
+    takes = ("--stack", "-s", "--access")
     return next(
         (at for at, one in enumerate(rest) if not one.startswith("-") and (at == 0 or rest[at - 1] not in takes)), None
     )

@@ -159,7 +159,7 @@ class Target:
         return NeverUp(
             f"there is no stack {self.stack}: the backend has none, and {self.file.shown} "
             f"is not there{did_you_mean(self.stack, [near] if near else [])}",
-            [f"sweepctl status --stack {near}"] if near else [f"sweepctl new {self.stack}"],
+            [f"sweepctl status --stack {near}"] if near else [f"sweepctl init {self.stack}"],
         )
 
     def _kept(self) -> Unsure | None:

@@ -83,7 +83,7 @@ def _no_such_stack(path: Path, file: str) -> ConfigError:
     there, name = stacks_in(path.parent), stack_name(path)
     near = did_you_mean(name, there)
     listed = f"; there are: {', '.join(there)}." if there else "."
-    return ConfigError(f"{file} does not exist{near or f'{listed} To make it: sweepctl new {name}'}")
+    return ConfigError(f"{file} does not exist{near or f'{listed} To make it: sweepctl init {name}'}")
 
 
 def _top_level(document: Document) -> list[Mistake]:

@@ -68,8 +68,8 @@ def resolve(uri: str) -> ObjectStore:
     if host not in (here, *earlier):
         raise EvidenceElsewhere(
             f"the evidence is a folder on the host {host} (/{path}), and this is {here}. Run the command there; or run "
-            f"`sweepctl publish s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all hosts"
-            f". If this computer was {host} and was renamed: `sweepctl adopt --renamed-from {host}`"
+            f"`sweepctl pull --to s3://<bucket>/<prefix>` there: it copies the evidence to object storage, for all "
+            f"hosts. If this computer was {host} and was renamed: `sweepctl adopt --renamed-from {host}`"
         )
     return FolderStore(uri, Path("/" + path))
 
@@ -104,7 +104,8 @@ def read_marker(objects: ObjectStore) -> Marker | None:
     if moved is not None:
         raise EvidenceMoved(
             f"the evidence in {objects.shown()} moved to {moved.to} (published {moved.at:%Y-%m-%d %H:%M} UTC). Name "
-            f"that as pull_to in the stack file, as `sweepctl publish` did; the next `pulumi up` makes the state follow"
+            f"that as pull_to in the stack file, as `sweepctl pull --to` did; the next `pulumi up` makes the state "
+            "follow"
         )
     return marker
 

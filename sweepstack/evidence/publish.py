@@ -99,7 +99,7 @@ def publish(source: str, target: str, progress: Progress | None = None) -> Publi
 
 
 def succession_problem(old: str, new: str, identity: str) -> str:
-    """Why evidence at `new` is not that of `old`, whole; empty when `sweepctl publish` brought it there."""
+    """Why evidence at `new` is not that of `old`, whole; empty when `sweepctl pull --to` brought it there."""
     try:
         store = EvidenceStore.open(new)
         published = store.record(PUBLISHED, Published)
@@ -108,7 +108,7 @@ def succession_problem(old: str, new: str, identity: str) -> str:
     if store.marker.identity != identity or (published and published.identity != identity):
         return f"the evidence at {new} belongs to another sweep ({store.marker.identity})"
     if published is None or published.source != old:
-        return f"{new} was not published from {old}; `sweepctl publish {new}` on that host brings everything there"
+        return f"{new} was not published from {old}; `sweepctl pull --to {new}` on that host brings everything there"
     return ""
 
 

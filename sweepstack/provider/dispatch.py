@@ -84,7 +84,7 @@ def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]
     """Returns `old` with its evidence where the new inputs have it, and "". If the evidence may not move there, returns
     `old` unchanged and the reason.
 
-    `evidence` may change in one way only: to where `sweepctl publish` copied it. The handler then sees no difference,
+    `evidence` may change in one way only: to where `sweepctl pull --to` copied it. The handler then sees no difference,
     and reads the new location, which has everything.
     """
     if old is None or "evidence" not in handler.inputs_type.model_fields or old.evidence == new.evidence:
@@ -92,7 +92,7 @@ def _followed(handler: Handler[Any, Any], old: Any, new: Any) -> tuple[Any, str]
     problem = succession_problem(old.evidence, new.evidence, old.identity)
     if problem:
         what = handler.token.rsplit(":", 1)[-1].lower()
-        return old, f"may not change once {what} exists, but to where `sweepctl publish` brought it: {problem}"
+        return old, f"may not change once {what} exists, but to where `sweepctl pull --to` brought it: {problem}"
     return old.model_copy(update={"evidence": new.evidence}), ""
 
 

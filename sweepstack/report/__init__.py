@@ -1,1 +1,1 @@
-"""Pages: one self-contained HTML file with tables and plots, and what `sweepctl report` puts into it."""
+"""Pages: one self-contained HTML file with tables and plots, and what `sweepctl results --as html` puts into it."""

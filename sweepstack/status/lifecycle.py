@@ -43,7 +43,7 @@ PHASES = (
     Phase(1, "rent and reach the boxes", "sweepctl ssh --stack {stack} {box} -- echo reachable"),
     Phase(2, "ship, set up, try a batch", "sweepctl logs --stack {stack} --setup {box}"),
     Phase(3, "launch", "sweepctl wait --stack {stack} --for first-step --timeout 60s"),
-    Phase(4, "run and watch", "sweepctl patrol --stack {stack}"),
+    Phase(4, "run and watch", "sweepctl status --probe --stack {stack}"),
     Phase(5, "bring home, verify, end", "sweepctl verify --stack {stack}"),
 )
 FIRST, LAST = PHASES[0].number, PHASES[-1].number

@@ -308,7 +308,7 @@ def test_row_27_nothing_but_a_box(attack: Attack) -> None:
         pytest.param("mounts={}", ELSEWHERE, marks=EXHAUSTIVE),
         pytest.param("adapter='elsewhere'", ELSEWHERE, marks=EXHAUSTIVE),
         pytest.param("identity='another'", "may not change once box exists", marks=EXHAUSTIVE),
-        ("evidence='file://localhost/tmp/other'", "may not change once box exists, but to where `sweepctl publish`"),
+        ("evidence='file://localhost/tmp/other'", "may not change once box exists, but to where `sweepctl pull --to`"),
     ],
 )
 def test_an_input_that_makes_it_another_box(attack: Attack, change: str, words: str) -> None:

@@ -39,7 +39,7 @@ def test_a_wheel_begins_a_project_whose_engine_finds_the_plugin(project: Project
     way, _ = readme()
     begun = ok(project.shell(*way[2:3], way[3].replace("pulumi up", "pulumi preview")))
     assert "+ 8 to create" in begun.text
-    assert "make up" not in begun.text + ok(project.run("sweepctl", "new", "other")).text
+    assert "make up" not in begun.text + ok(project.run("sweepctl", "init", "other")).text
     assert (project.folder / "Pulumi.yaml").read_text().startswith("name: my-lab\n")
     assert ok(project.run("sweepctl", "--version")).out == "sweepctl 7.1.0\n"
     schema = schema_of(project.folder / ".venv" / "bin" / "pulumi-resource-sweepstack", tmp_path, project.env)

@@ -86,10 +86,10 @@ def test_a_folder_moves_there_and_the_state_follows(verified: Stack, server: S3S
     stack.edit_config(lambda sweep: sweep.__setitem__("pull_to", f"s3://{BUCKET}/sweeps/empty"))
     refused = stack.up()
     assert refused.rc != 0
-    assert "sweepctl publish" in refused.text, str(refused)
+    assert "sweepctl pull --to" in refused.text, str(refused)
     stack.config_file.write_text(text)
 
-    published = ok(stack.sweepctl("publish", uri))
+    published = ok(stack.sweepctl("pull", "--to", uri))
     assert f"pull_to: {uri}" in stack.config_file.read_text(), str(published)
     before = stack.native_ids()
     unfollowed = stack.destroy()

@@ -38,5 +38,5 @@ def test_make_up_makes_no_stack_without_a_file() -> None:
     )
     assert done.returncode != 0
     assert "stacks/Pulumi.nosuch.yaml is not there" in done.stderr
-    assert "sweepctl new nosuch" in done.stderr
+    assert "sweepctl init nosuch" in done.stderr
     assert not (ROOT / "stacks" / "Pulumi.nosuch.yaml").exists()

@@ -71,7 +71,7 @@ def test_evidence_on_another_host(cleared: Stack) -> None:
     result = cleared.destroy()
     assert_refused(result)
     assert "lab-workstation-7" in result.text, str(result)
-    assert "sweepctl publish" in result.text, str(result)
+    assert "sweepctl pull --to" in result.text, str(result)
     cleared.assert_unchanged(before, result)
 
 

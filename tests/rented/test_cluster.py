@@ -71,7 +71,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     log = ok(stack.sweepctl("logs", "--runner", timeout=120))
     assert re.search(r"worker \d+_\d+\.0 of box .*, from the copy of ", log.text), log.text
     assert "sealed" in log.text
-    document = ok(stack.sweepctl("report", "--json", timeout=120)).json()
+    document = ok(stack.sweepctl("results", "--as", "html", "--json", timeout=120)).json()
     page = Path(document["file"]).read_text()
     assert re.search(r'"[a-z0-9-]+ \d+_\d+"', page), "the memory of a worker"
 

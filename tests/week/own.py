@@ -178,8 +178,8 @@ def recipes(play: Play, stack: Path) -> None:
     play.day("Curves")
     play.say(
         """`sweepctl results` takes its numbers from JSON artifacts (`metrics.json` above). For steps, ETA, `sweepctl
-        results --plot` and `stop_on_nan` the script writes one JSON object a line below `{out}`, whose path is also in
-        `$SWEEPSTACK_OUT`. With the Trainer:"""
+        results --as plot` and `stop_on_nan` the script writes one JSON object a line below `{out}`, whose path is also
+        in `$SWEEPSTACK_OUT`. With the Trainer:"""
     )
     play.write(stack.parents[1] / "curve.py", CURVE)
     play.say(

@@ -30,7 +30,7 @@ def monday(play: Play, stack: Stack) -> None:
     """The first sweep: two mistakes in the stack file, then six cells that run."""
     play.day("Monday: the first sweep")
     play.type("sweepctl doctor", rc=None)
-    play.type(f"sweepctl new {NAME}", expect=["wrote stacks/Pulumi.digits.yaml"])
+    play.type(f"sweepctl init {NAME}", expect=["wrote stacks/Pulumi.digits.yaml"])
     play.edit(stack.config_file, replacing("base: {epochs: 20}", "base: {epochs: 4}"))
     play.edit(
         stack.config_file, replacing("{box-0: {want: running}}", "{box-0: {want: running}, box-1: {want: running}}")
@@ -152,4 +152,4 @@ def a_month_later(play: Play, stack: Stack) -> None:
     started = {cell for box in stack.boxes for cell in stack.started(box)}
     assert started == {"lr0.1-seed4", "lr0.03-seed4"}, started
     play.type(f"sweepctl finish --stack {NAME}", told=True, answers=[("to go on:", "yes\r")], expect=["nothing bills"])
-    play.type(f"sweepctl results --stack {NAME} --markdown", expect=["test_accuracy", "| 5 |"])
+    play.type(f"sweepctl results --stack {NAME} --as markdown", expect=["test_accuracy", "| 5 |"])

@@ -21,7 +21,7 @@ def tutorial(make_stack: Callable[..., Stack]) -> Play:
     )
     play.day("Describe it")
     play.say("A stack config says which training runs there are, what each must leave behind, and where they run.")
-    play.type(f"sweepctl new {NAME}", expect=[f"wrote stacks/Pulumi.{NAME}.yaml"])
+    play.type(f"sweepctl init {NAME}", expect=[f"wrote stacks/Pulumi.{NAME}.yaml"])
     play.show(stack.config_file)
     play.say("Give the machine a price, so that the meter shows something, and take shorter runs:")
     play.edit(stack.config_file, replacing("base: {epochs: 20}", "base: {epochs: 4}"))

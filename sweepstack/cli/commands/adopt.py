@@ -42,7 +42,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Take a sweep over from a lost backend, or from a machine that was renamed."""
+    """Take a sweep over from a lost backend or a renamed machine."""
     out = Out(as_json=json)
     if renamed_from:
         return adopt_name(renamed_from, out)

@@ -30,7 +30,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Sign the approval that stands in the stack file, as one more person. There is no --yes."""
+    """Sign the approval in the stack file, as one more person. There is no --yes."""
     target = Target.find(stack)
     return cosign_approval(target, signer_of(target.root), approval, Out(as_json=json))
 

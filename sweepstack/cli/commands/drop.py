@@ -19,7 +19,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Take cells out of the sweep: writes them into `cells.drop` of the stack file; the next `pulumi up` stops them."""
+    """Take cells out of the sweep, at the next `pulumi up`. Writes them into `cells.drop` of the stack file."""
     target, out = Target.find_sweep(stack), Out(as_json=json)
     reason, names = own_words("--reason", reason), tuple(dict.fromkeys(cells))
     if not reason:

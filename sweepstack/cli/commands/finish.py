@@ -68,7 +68,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Pull, verify, approve, `pulumi up`, `pulumi destroy`: prints each command, and stops at the first that fails."""
+    """Pull, verify, approve, `pulumi up` and `pulumi destroy`. Prints each; stops at the first that fails."""
     out = Out(as_json=json)
     boxes = () if box is None else (box,)
     facts = tuple(dict.fromkeys(accept_fact or ()))

@@ -38,7 +38,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Approve ending boxes or volumes although something is lost: cells, files, or all that is on them."""
+    """Approve ending boxes or volumes although something is lost. Cells, files, or all that is on them."""
     facts, receipt = facts_and_receipt(what)
     target = Target.find(stack)
     return approve(target, chosen(ctx, target, receipt, box, verb, expires, sign, facts), Out(as_json=json))

@@ -1,4 +1,4 @@
-"""`sweepctl init`: writes a project for sweeps into the user's own repository."""
+"""`sweepctl init`: writes a project for sweeps into the user's own repository, or one more stack file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli import launcher
-from sweepstack.cli.commands.new import TEMPLATE
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
-from sweepstack.core.paths import engine_fix, installed, shipped
+from sweepstack.cli.target import Target
+from sweepstack.config.edit.stack_file import valid_stack_name
+from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
 
 STACK = "sweep-a"
 EXAMPLE = "examples/digits"
@@ -51,6 +52,41 @@ with one_message():
     program(Path(__file__).resolve().parent).export()
 '''
 IGNORED = (".venv/", "__pycache__/", "results/", "report-*.html")
+SWEEP = """\
+# {name}: a sweep on this machine. Preview it (free): pulumi preview --stack {name}
+config:
+  sweepstack:sweep:
+    job:
+      workdir: examples/digits            # the folder to ship: git-tracked files only
+      run: python train.py --lr {{lr}} --seed {{seed}} --epochs {{epochs}} --out {{out}}
+      # {{out}}: where this cell must write. Between braces such texts need quotes: {{run: "check.py {{file}}"}}
+      # {{checkpoints}} in `run`: a folder that is kept between tries, for checkpoints to go on from
+      resources: {{cpu: 1}}
+    cells:                                # one training run each; names come from the axes: lr0.1-seed0 …
+      base: {{epochs: 20}}                  # the same for all; adding a default renames nothing
+      grid: {{lr: [0.1, 0.03], seed: [0, 1, 2]}}
+      # add:  [{{lr: 0.01, seed: 0}}]       # further cells, any day: nothing that runs is restarted
+      # drop: {{lr0.1-seed2: "why"}}        # stops it; stays listed, needs no waiver
+    artifacts:                            # what each cell must leave behind, and how it is proved good
+      model.safetensors: {{load: safetensors, keys: [w1, w2], finite: require}}
+      metrics.json:      {{load: json, keys: [test_accuracy], finite: report}}
+    metrics: {{file: metrics.jsonl, x: step, y: [loss, accuracy]}}
+    candidates: [local]                   # platforms, in order of preference
+    # overrides: {{local: {{price_per_hour: 0.25}}}}   # what this machine costs you, USD
+    boxes: {{box-0: {{want: running}}}}       # running | gone; cells are split over the boxes
+    pull_to: ~/sweeps/{name}               # the evidence; outside of the checkout, so that any clone finds it
+"""
+STORE = """\
+# {name}: volumes that outlive sweeps. Preview it (free): pulumi preview --stack {name}
+config:
+  sweepstack:store:
+    platform: local                       # where the volumes lie; may not change
+    volumes:
+      {volume}: {{size: 100GB}}   # a sweep gives this name in mounts.<path>.source; a volume may only grow
+      # region: the data center, by the platform's own name; needed if it binds volumes to one ({page})
+      # keep_until: 2027-01-31            # after it previews and `sweepctl status` warn; nothing is deleted
+    pull_to: ~/sweeps/{name}               # records: which sweeps used them, what was approved; not a sweep's folder
+"""
 OWN_JOB = {
     f"workdir: {EXAMPLE}            #": "workdir: .                          #",
     "{seed} --epochs {epochs} --out": "{seed} --out",
@@ -65,25 +101,40 @@ _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 
 
 def command(
+    name: Annotated[
+        str | None, typer.Argument(help="Only a stack file of this name: lower-case letters, digits and -.")
+    ] = None,
+    store: Annotated[bool, typer.Option("--store", help="With NAME: for volumes that outlive sweeps.")] = False,
     example: Annotated[
         bool | None,
         typer.Option("--example/--no-example", help="With a job to try it out, or for the one that is here."),
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Write a small project into this folder: Pulumi.yaml, the program, a sweep on this machine, and its job.
+    """Write a project into this folder, or with NAME a stack file.
 
-    In a folder with files it asks whether the example is wanted, too; without a terminal one of the options says so.
+    A project is Pulumi.yaml, the program, a sweep on this machine, and its job. In a folder with files it asks whether
+    the example is wanted, too; without a terminal one of the options says so.
     """
-    out, root = Out(as_json=json), Path.cwd()
+    if name is not None and example is None:
+        return stack_file(name, store, Out(as_json=json))
+    if name is not None or store:
+        raise Unsure("--store goes with NAME, --example with a new project")
+    return project(example, Path.cwd(), Out(as_json=json))
+
+
+def project(example: bool | None, root: Path, out: Out) -> int:
+    """Writes what a project has. Raises No where something is in the way."""
     if not installed():
-        raise No("this sweepctl is of a checkout, which is a project already", ["sweepctl new NAME    (another stack)"])
+        raise No(
+            "this sweepctl is of a checkout, which is a project already", ["sweepctl init NAME    (another stack)"]
+        )
     if sys.prefix == sys.base_prefix:
         why = "sweepctl is not in a virtual environment, and the engine starts the program in one"
         raise No(why, ["python3 -m venv .venv && .venv/bin/pip install 'sweepstack[examples]'"])
     files = _files(root)
     if example is None and not any((root / name).exists() for name in ("Pulumi.yaml", EXAMPLE)):
-        example = _wants_example(root, ask=sys.stdin.isatty() and not json)
+        example = _wants_example(root, ask=sys.stdin.isatty() and not out.as_json)
     if example is False:
         files = {name: _own_job(text) for name, text in files.items() if not name.startswith(EXAMPLE)}
     if there := [name for name in files if (root / name).exists() and name != ".gitignore"]:
@@ -130,7 +181,7 @@ def _files(root: Path) -> dict[str, str]:
         "Pulumi.yaml": PROJECT.format(name=project_name(root.name), venv=_scalar(prefix), bin=_scalar(prefix / "bin")),
         "__main__.py": PROGRAM,
         ".gitignore": "\n".join([*IGNORED, ""]),
-        f"stacks/Pulumi.{STACK}.yaml": TEMPLATE.format(name=STACK),
+        f"stacks/Pulumi.{STACK}.yaml": SWEEP.format(name=STACK),
         **{
             f"{EXAMPLE}/{path.name}": path.read_text(encoding="utf-8")
             for path in sorted(example.iterdir())
@@ -194,3 +245,24 @@ def _shown(path: Path, root: Path) -> str:
 
 def _inside(root: Path) -> bool:
     return Path(sys.prefix).is_relative_to(root)
+
+
+def stack_file(name: str, store: bool, out: Out) -> int:
+    """Writes the file of one more stack of this project. Exit 0 if it was written."""
+    target = Target.find(name)
+    if not valid_stack_name(target.stack):
+        raise No(
+            f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
+        )
+    text = (STORE if store else SWEEP).format(
+        name=target.stack, volume=target.stack[:35].rstrip("-"), page=docs_page("volumes.md")
+    )
+    if not target.file.create(text):
+        again = [f"pulumi preview --stack {target.stack}"]
+        raise No(f"{target.file.shown} is there already, and was left as it is", again)
+    following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
+    out.document({"stack": target.stack, "file": target.file.shown, "next": following})
+    made = "" if installed() else f" (make up STACK={target.stack} does the first and the last)"
+    out.line(f"wrote {target.file.shown}: edit it, then{made}")
+    out.next(following)
+    return YES

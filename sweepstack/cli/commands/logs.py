@@ -61,7 +61,10 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Print the log of a cell; -f goes on through restarts, outages and new attempts. Exit 0: printed, or sealed."""
+    """Print the log of a cell, or of a box's set-up or runner. Exit 0: printed, or sealed.
+
+    -f goes on through restarts, outages and new attempts.
+    """
     if follow and json:
         raise Unsure("--json prints one document, and -f never ends: use one of them")
     if setup and runner:

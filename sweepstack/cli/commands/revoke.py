@@ -21,7 +21,7 @@ from sweepstack.teardown.revocation import write_revocation
 
 
 def command(stack: Stack = None, json: AsJson = False) -> int:
-    """Take back every approval that was given until now: none of them ends anything any more."""
+    """Take back every approval that was given until now. None of them ends anything any more."""
     return revoke_approvals(Target.find(stack), Out(as_json=json))
 
 

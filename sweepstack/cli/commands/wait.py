@@ -35,7 +35,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Wait until all cells are done, or verified, or one has made a step. Exit 0 only for yes."""
+    """Wait until cells are done, or verified, or one made a step. Exit 0 only for yes."""
     for one in get_args(What):
         if what == one:
             return wait(Target.find_sweep(stack), one, parse_duration(timeout), Out(as_json=json))

@@ -265,14 +265,14 @@ class StackFile:
             return read_text(self.path, self.shown)
         except ConfigError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {stack_name(self.path)}") from error
+                raise ConfigError(f"{self.shown} is not there. Next: sweepctl init {stack_name(self.path)}") from error
             raise
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Locks the folder: an edit replaces the file, so a lock on the file itself would be lost."""
         if not self.path.parent.is_dir():
-            raise ConfigError(f"{self.shown} is not there. Next: sweepctl new {stack_name(self.path)}")
+            raise ConfigError(f"{self.shown} is not there. Next: sweepctl init {stack_name(self.path)}")
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

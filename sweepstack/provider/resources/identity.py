@@ -265,11 +265,10 @@ def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str
     if new.pull_to == old.pull_to or evidence_of(op, new.pull_to) == evidence_of(op, old.pull_to):
         return ""
     if not new.pull_to.startswith(SCHEME):
-        return (
-            f"may not change from {old.pull_to} to another folder. `sweepctl publish s3://bucket/prefix` moves evidence"
-        )
+        moves = "`sweepctl pull --to s3://bucket/prefix` moves evidence"
+        return f"may not change from {old.pull_to} to another folder. {moves}"
     problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
-    return problem and f"may change only to where `sweepctl publish` brought the evidence: {problem}"
+    return problem and f"may change only to where `sweepctl pull --to` brought the evidence: {problem}"
 
 
 def goes_on(op: Operation, identity: str) -> bool:

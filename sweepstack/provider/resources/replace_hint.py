@@ -21,7 +21,7 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
     if set(changed) - {"resources"}:
         return (
             f"To move: undo it and end this sweep here (sweepctl finish --stack {stack}), or begin beside it there "
-            "(sweepctl new NAME): in this version all boxes of a sweep are on one platform and mount the same volume"
+            "(sweepctl init NAME): in this version all boxes of a sweep are on one platform and mount the same volume"
         )
     name = free_name(old, judgement.box.evidence)
     wanted = _flow({"want": "running", "resources": new.resources})

@@ -59,7 +59,7 @@ NONE = f"sha256:{'0' * 64}"
 LOOKS = """
 status
 status --next
-patrol
+status --probe
 results --all
 ledger
 """
@@ -82,7 +82,7 @@ adopt box-0 --reason x
 """
 """At the same moments but `stopped`, as a screen: what writes, or says why not. What was written is shown."""
 READS = """
-results --plot
+results --as plot
 results --over none
 show seed1
 show
@@ -97,7 +97,7 @@ AFAR = """
 status
 status --json
 status --next
-patrol
+status --probe
 results
 ledger
 pull
@@ -134,14 +134,14 @@ verify
 """,
     # what is asked without what it needs, and what is no more than a look; with --json, what is said is there twice
     "finished": """
-results --csv
-results --markdown
+results --as csv
+results --as markdown
 results --over sed
 results --metric los
-results --csv --json
+results --as csv --json
 logs seed22 --json
 logs --json
-results --plot nosuch --json
+results --as plot nosuch --json
 show nosuch --json
 show --export
 show --sign
@@ -203,16 +203,16 @@ policy approve NONE
 policy nonsense
 place --clear
 place --next
-publish
-publish s3://
-publish --access box-0
+pull --to=
+pull --to s3://
+pull --access box-0
 doctor --smoke
 - init
-- new t
-- new Day2
-- new 'a b'
-- new ../x
-- new a.b
+- init t
+- init Day2
+- init 'a b'
+- init ../x
+- init a.b
 - audit --end local:local-abcdefghij
 - audit --end nonsense
 - status
@@ -224,7 +224,7 @@ status --nonsense --json
 status
 status --json
 status --next
-patrol
+status --probe
 wait --timeout 60s
 results
 retry seed0
@@ -235,7 +235,7 @@ finish --box box-0
 status
 status --json
 status --next
-patrol
+status --probe
 wait --timeout 0.1s
 retry seed0
 """,
@@ -248,10 +248,10 @@ retry seed0
 - pull --stack keep
 - verify --stack keep
 - wait --stack keep
-- patrol --stack keep
+- status --probe --stack keep
 - logs seed0 --stack keep
 - results --stack keep
-- results --plot --stack keep
+- results --as plot --stack keep
 - place --stack keep
 - ledger --stack keep
 - doctor --smoke --stack keep
@@ -268,7 +268,7 @@ retry seed0
     "silent": """
 status
 status --json
-patrol
+status --probe
 results
 logs seed0
 pull
@@ -289,13 +289,13 @@ retry seed1 --json
 retry --failed --json
 show seed1 --json
 tend --once --json
-publish s3://bucket/t --json
+pull --to s3://bucket/t --json
 """,
     "orphaned": """
 status
 status --json
 status --next
-patrol
+status --probe
 results
 - audit
 - audit --end local:local-3degv2t6ni
@@ -313,7 +313,7 @@ adopt --reason x
 status
 status --json
 status --next
-patrol
+status --probe
 retry seed1
 approve
 finish
@@ -332,7 +332,7 @@ finish
 status
 status --json
 status --next
-patrol
+status --probe
 verify
 give-up data/box-0 --reason lost
 finish
@@ -353,7 +353,7 @@ place --show
 status
 status --json
 status --next
-patrol
+status --probe
 pull
 verify
 results

@@ -108,7 +108,7 @@ def test_finish_signs_what_it_approves_and_the_report_says_who(world: World, key
     options = " ".join([*box, "--sign"])
     assert f"$ sweepctl approve --stack {STACK} {receipt} {options}" in said.out.splitlines(), said
     assert signers(approval(world)) == ["ann@lab.org"]
-    assert world.run("report").code == 0
+    assert world.run("results", "--as", "html").code == 0
     page = (world.root / f"report-{STACK}.html").read_text("utf-8")
     assert f"{approval(world).by}, signed by ann@lab.org" in page
 

@@ -27,11 +27,11 @@ from tests.unit.cli.support import STACK, World
 def test_new_writes_a_file_that_the_program_accepts(world: World) -> None:
     from sweepstack.config.stack_config import StackConfig
 
-    result = world.run("new", "day-2", "--json", stack=None)
+    result = world.run("init", "day-2", "--json", stack=None)
     assert result.code == 0
     assert result.json["file"] == "stacks/Pulumi.day-2.yaml"
     assert result.json["next"][0] == "pulumi stack init day-2"
-    assert "(make up STACK=day-3 does the first and the last)" in world.run("new", "day-3", stack=None).out
+    assert "(make up STACK=day-3 does the first and the last)" in world.run("init", "day-3", stack=None).out
     file = StackFile.locate(world.root, "day-2")
     assert file.pull_to() == "~/sweeps/day-2"
     assert file.path.read_text().count("#") > 5
@@ -322,7 +322,7 @@ def test_help_imports_next_to_nothing() -> None:
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    for command in ("new", "status", "wait", "logs", "pull", "verify", "approve", "finish"):
+    for command in ("init", "status", "wait", "logs", "pull", "verify", "approve", "finish"):
         assert command in done.stdout
 
 
@@ -453,7 +453,7 @@ def test_results_and_curves_of_a_cell_that_failed_outlive_the_box(torn_down: Wor
     assert (cells["lr0.3"]["state"], cells["lr0.1"]["state"]) == ("failed", "verified")
     assert cells["lr0.3"]["values"] == {"loss": 9.5, "metrics.jsonl:loss": 3.5}
     assert "lr0.3" not in {cell["name"] for cell in world.run("results", "--json", fresh=False).json["cells"]}
-    curves = world.run("results", "--plot", "lr0.3", "--json", fresh=False)
+    curves = world.run("results", "--as", "plot", "lr0.3", "--json", fresh=False)
     assert curves.code == 0, curves
     assert curves.json["curves"][0]["points"] == [[1, 2.5], [2, 3.5]]
 

@@ -1,4 +1,4 @@
-"""`sweepctl results --plot`: points from wherever the file is, a chart on a terminal, a table elsewhere."""
+"""`sweepctl results --as plot`: points from wherever the file is, a chart on a terminal, a table elsewhere."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_a_curve_that_is_named_by_its_cell(world: World) -> None:
     box.launch("lr0.1", "lr0.3", "lr0.9")
     box.start("lr0.1", metrics=rows(0.9, 0.5))
     box.alive()
-    assert world.run("results", "--plot", "--json").json["curves"][0]["points"] == [[1, 0.9], [2, 0.5]]
+    assert world.run("results", "--as", "plot", "--json").json["curves"][0]["points"] == [[1, 0.9], [2, 0.5]]
     assert by_name(world.run("status", "--json").json["cells"])["lr0.1"]["loss"] == 0.5
 
 
 def test_points_of_what_runs(world: World, box: Box) -> None:
-    result = world.run("results", "--plot", "--json")
+    result = world.run("results", "--as", "plot", "--json")
     assert result.code == 0
     first, second = result.json["curves"]
     assert (first["cell"], first["metric"], first["attempt"]) == ("lr0.1", "loss", 1)
@@ -59,22 +59,25 @@ def test_a_cell_that_went_on_begins_with_what_its_earlier_tries_wrote(world: Wor
     box.start("lr0.1", attempt=3, metrics=[{"step": 3, "loss": 0.45}, {"step": 4, "loss": 0.6}])
     box.fail("lr0.3", final=False)
     box.start("lr0.3", attempt=2, metrics=[{"step": 9, "loss": 0.2}, {"step": 10, "loss": 0.1}])
-    first, second = world.run("results", "--plot", "--json").json["curves"]
+    first, second = world.run("results", "--as", "plot", "--json").json["curves"]
     assert first["points"] == [[1, 0.9], [2, None], [3, 0.45], [4, 0.6]]
     assert (first["attempt"], [(one["attempt"], one["rows"]) for one in first["before"]]) == (3, [(1, 2)])
     assert (second["points"], second["before"]) == ([[9, 0.2], [10, 0.1]], []), "steps 3 to 8 are not known"
-    assert "begins with 2 rows of attempt 1" in world.run("results", "--plot").out
+    assert "begins with 2 rows of attempt 1" in world.run("results", "--as", "plot").out
 
 
 def test_a_cell_that_hangs_alone_does_not_hide_the_others(world: World, box: Box) -> None:
     """newcomer D: while one hung cell ran, the plot showed only that one."""
     box.seal("lr0.1")
     box.beat(running=[{"cell": "lr0.3", "attempt": 1, "verdict": "hung", "why": "no CPU"}])
-    assert {curve["cell"] for curve in world.run("results", "--plot", "--json").json["curves"]} == {"lr0.1", "lr0.3"}
+    assert {curve["cell"] for curve in world.run("results", "--as", "plot", "--json").json["curves"]} == {
+        "lr0.1",
+        "lr0.3",
+    }
 
 
 def test_a_table_where_there_is_no_terminal(world: World, box: Box) -> None:
-    out = world.run("results", "--plot").out
+    out = world.run("results", "--as", "plot").out
     assert "⢕" not in out
     line = next(line for line in out.splitlines() if line.startswith("lr0.1 "))
     assert line.split()[:4] == ["lr0.1", "3", "3", "0.5"]
@@ -82,27 +85,29 @@ def test_a_table_where_there_is_no_terminal(world: World, box: Box) -> None:
 
 
 def test_other_metrics_of_the_file_and_patterns(world: World, box: Box) -> None:
-    found = world.run("results", "--plot", "lr0.3", "--metric", "acc", "--metric", "loss", "--json").json["curves"]
+    found = world.run("results", "--as", "plot", "lr0.3", "--metric", "acc", "--metric", "loss", "--json").json[
+        "curves"
+    ]
     assert [(one["cell"], one["metric"]) for one in found] == [("lr0.3", "acc"), ("lr0.3", "loss")]
-    assert len(world.run("results", "--plot", "lr0.[13]", "--json").json["curves"]) == 2
-    result = world.run("results", "--plot", "lr0.1", "--metric", "los")
+    assert len(world.run("results", "--as", "plot", "lr0.[13]", "--json").json["curves"]) == 2
+    result = world.run("results", "--as", "plot", "lr0.1", "--metric", "los")
     assert (result.code, 'did you mean "loss"' in result.err) == (1, True)
-    result = world.run("results", "--plot", "lr0.2")
+    result = world.run("results", "--as", "plot", "lr0.2")
     assert (result.code, "there is no cell lr0.2" in result.err) == (1, True)
 
 
 def test_a_named_cell_without_a_curve_is_no_yes(world: World, box: Box) -> None:
-    result = world.run("results", "--plot", "lr0.3", "lr0.9")
+    result = world.run("results", "--as", "plot", "lr0.3", "lr0.9")
     assert result.code == 1
     assert "missing  lr0.9" in result.out
-    assert world.run("results", "--plot", "lr0.3").code == 0
+    assert world.run("results", "--as", "plot", "lr0.3").code == 0
 
 
 def test_from_the_volume_when_the_box_is_gone(world: World, box: Box) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in rows(0.75))
     box.seal("lr0.1", files={"metrics.jsonl": lines.encode()})
     box.vanish()
-    [curve] = world.run("results", "--plot", "lr0.1", "--json").json["curves"]
+    [curve] = world.run("results", "--as", "plot", "lr0.1", "--json").json["curves"]
     assert (curve["points"], curve["source"]) == ([[1, 0.75]], "volume store")
 
 
@@ -115,7 +120,7 @@ def test_csv(world: World, box: Box) -> None:
     world.save(export)
     path = box.root / box_layout.attempt_dir("lr0.1", 1) / "out/m.csv"
     path.write_text("step,loss\n1,0.5\n2,nan\n3,0.2")  # the last line is not whole yet
-    result = world.run("results", "--plot", "lr0.1", "--json", fresh=False)
+    result = world.run("results", "--as", "plot", "lr0.1", "--json", fresh=False)
     assert result.json["curves"][0]["points"] == [[1, 0.5], [2, None]]
 
 

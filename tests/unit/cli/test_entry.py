@@ -79,7 +79,7 @@ def test_a_full_disk_below_the_output_is_no_mistake_of_ours(words: tuple[str, ..
     code = "import sys; from sweepstack.cli import entry; sys.argv[0] = 'sweepctl'; entry.main()"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", code, "new", "first", *words],
+            [sys.executable, "-c", code, "init", "first", *words],
             cwd=project(tmp_path),
             stdout=full,
             stderr=subprocess.PIPE,

@@ -15,8 +15,8 @@ from sweepstack.core.paths import PACKAGE
 from tests.unit.cli.support import STACK, World
 
 DOCS = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text("utf-8")
-OF_NO_STACK = {"audit", "init", "new"} | {f"profile {verb}" for verb in ("check", "new", "show")}
-"""The one makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
+OF_NO_STACK = {"audit", "init"} | {f"profile {verb}" for verb in ("check", "new", "show")}
+"""`init` makes a stack; the others ask about all of them, about platforms, or about what a change touches."""
 
 
 COMMANDS: dict[str, Any] = all_commands()
@@ -54,9 +54,14 @@ def test_help_is_in_the_order_of_a_day(capsys: pytest.CaptureFixture[str]) -> No
             app([word])
         said = capsys.readouterr().out
         assert exit.value.code == 0
-        places = [said.index(f"\n  {name} ") for name in ("new", "status", "retry", "pull", "approve", "ledger", "ssh")]
+        places = [
+            said.index(f"\n  {name} ") for name in ("init", "status", "ssh", "retry", "pull", "ledger", "approve")
+        ]
         assert places == sorted(places)
         assert "More:" not in said, "a command stands in no section: sweepstack/cli/app.py"
+        assert len(said.splitlines()) <= 40, "not on one screen"
+        assert "..." not in said.partition("\n")[2], "a first sentence of more than 62 characters"
+        assert max(map(len, said.splitlines())) <= 80
     with pytest.raises(SystemExit):
         app(["status", "-h"])
     assert "--watch" in capsys.readouterr().out
@@ -78,7 +83,9 @@ def test_without_a_box_the_way_out_of_damaged_evidence_is_a_look_at_what_is_left
         f"sweepctl pull --stack {STACK}    (once that is fixed)",
         f"sweepctl status --stack {STACK}    (where that goes on failing: shows the way out)",
     ]
-    assert world.run("publish", f"s3://bucket/{STACK}", "--json").json["next"] == [f"sweepctl status --stack {STACK}"]
+    assert world.run("pull", "--to", f"s3://bucket/{STACK}", "--json").json["next"] == [
+        f"sweepctl status --stack {STACK}"
+    ]
 
 
 def _prints(part: ast.expr) -> bool:

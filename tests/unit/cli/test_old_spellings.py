@@ -10,12 +10,24 @@ from sweepstack.cli.app import all_commands, load_command
 from sweepstack.cli.old_spellings import NOW, rewritten, told, variables
 
 LINES = {
-    "curves": ("curves 'lr0.1-*' --metric loss -s a", "results --plot 'lr0.1-*' --metric loss -s a"),
+    "curves": ("curves 'lr0.1-*' --metric loss -s a", "results --as plot 'lr0.1-*' --metric loss -s a"),
     "exec": ("exec b --stack a -- nvidia-smi -l", "ssh b --stack a -- nvidia-smi -l"),
     "forward BOX PORT": ("forward -s a b 80:6006 --json", "ssh b --forward 80:6006 -s a --json"),
     "gotcha list": ("gotcha list --platform autodl", "profile explain --gotchas --platform autodl"),
     "gotcha propose": ("gotcha propose --symptom x", "profile new --gotcha --symptom x"),
     "holders": ("holders b --end 7", "doctor b --end 7"),
+    "new": ("new abl-store --store --json", "init abl-store --store --json"),
+    "patrol": ("patrol -s a --json", "status --probe -s a --json"),
+    "publish URI": (
+        "publish --access box-0 -s a s3://b/a --json",
+        "pull --to s3://b/a --access box-0 -s a --json",
+    ),
+    "publish --access": ("publish -s a --access=box-0", "pull -s a --access box-0"),
+    "publish": ("publish --stack a", "pull --to= --stack a"),
+    "report": ("report -o p.html --evidence s3://b/a", "results --as html -o p.html --evidence s3://b/a"),
+    "results --csv": ("results --csv --over lr", "results --as=csv --over lr"),
+    "results --markdown": ("results -s a --markdown", "results -s a --as=markdown"),
+    "results --plot": ("results --plot 'lr*'", "results --as=plot 'lr*'"),
     "next": ("next --stack a --json", "status --next --stack a --json"),
     "profile list": ("profile list --json", "profile show --json"),
     "profile probe BOX": ("profile probe -s a b --after-stop", "profile explain --box b -s a --after-stop"),

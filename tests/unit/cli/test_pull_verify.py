@@ -369,7 +369,7 @@ def test_verify_cannot_tell_with_evidence_elsewhere(world: World) -> None:
     result = world.run("verify", "--json", fresh=False)
     assert result.code == 2
     assert "other-host" in result.err
-    assert "sweepctl publish" in result.err
+    assert "sweepctl pull --to" in result.err
     assert result.json["next"][0].startswith("sweepctl adopt --renamed-from other-host    (if this computer was that")
 
 
@@ -595,7 +595,7 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
     lost = world.run("results", fresh=False)
     assert lost.code == 2
     asked = world.calls()  # which backend it is, to name the way back
-    assert "sweepctl new" not in lost.err
+    assert "sweepctl init" not in lost.err
     assert f"next   sweepctl results --evidence {world.evidence}    (also logs, show, verify)" in lost.err
     assert f"cp {world.evidence}/stack-files/Pulumi.sweep-t.yaml {world.file.path} && pulumi" in lost.err
     world.monkeypatch.chdir(world.folder)  # no project at all

@@ -82,10 +82,10 @@ def test_a_copy_that_was_changed_is_missing(world: World) -> None:
 
 def test_as_csv(world: World) -> None:
     seeds(world)
-    result = world.run("results", "--csv", "--over", "lr")
+    result = world.run("results", "--as", "csv", "--over", "lr")
     [row] = csv.DictReader(io.StringIO(result.out))
     assert (row["n"], row["of"], row["verified"], row["loss_mean"], row["loss_std"]) == ("3", "3", "3", "0.25", "0.0")
-    rows = list(csv.DictReader(io.StringIO(world.run("results", "--csv").out)))
+    rows = list(csv.DictReader(io.StringIO(world.run("results", "--as", "csv").out)))
     assert [row["cell"] for row in rows] == ["lr0.1", "lr0.3", "lr0.9"]
 
 
@@ -93,7 +93,7 @@ def test_as_markdown_with_the_missing_on_stderr(world: World) -> None:
     seeds(world)
     world.boxes[0].seal("lr0.1", attempt=2)
     shutil.rmtree(world.evidence / "cells/lr0.1")
-    result = world.run("results", "--markdown")
+    result = world.run("results", "--as", "markdown")
     assert result.out.splitlines()[:3] == ["| cell | lr | loss |", "| --- | --- | --- |", "| lr0.3 | 0.3 | 0.25 |"]
     assert "missing  lr0.1" in result.err
 

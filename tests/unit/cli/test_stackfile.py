@@ -230,7 +230,7 @@ def test_a_disk_that_takes_nothing_leaves_the_file_and_says_which(tmp_path: Path
 def test_no_file(tmp_path: Path) -> None:
     file = stack_file(tmp_path, PLAIN)
     file.path.unlink()
-    with pytest.raises(ConfigError, match="sweepctl new s"):
+    with pytest.raises(ConfigError, match="sweepctl init s"):
         file.write_approval(word())
     assert file.pull_to() is None
 

@@ -496,7 +496,7 @@ def test_evidence_on_another_host(world: World) -> None:
     result = world.run("status", fresh=False)
     assert result.code == 2
     assert "other-host" in result.out
-    assert "sweepctl publish" in result.out
+    assert "sweepctl pull --to" in result.out
 
 
 def test_a_replaced_box_that_was_not_deleted_yet_is_shown(world: World) -> None:

@@ -250,20 +250,20 @@ def test_doctor_of_volumes_that_can_not_be_kept(keep: Keep, monkeypatch: pytest.
 
 
 def test_new_writes_a_stack_of_volumes_that_holds(world: World) -> None:
-    written = world.run("new", "abl-store", "--store", stack=None)
+    written = world.run("init", "abl-store", "--store", stack=None)
     assert written.code == 0, written
     config = StoreConfig.load(world.root, "abl-store")
     assert list(config.volumes) == ["abl-store"]
-    again = world.run("new", "abl-store", stack=None)
+    again = world.run("init", "abl-store", stack=None)
     assert again.code == 1
     assert "is there already, and was left as it is" in again.err
     long = f"{'x' * 34}-{'y' * 20}"
-    assert world.run("new", long, "--store", stack=None).code == 0
+    assert world.run("init", long, "--store", stack=None).code == 0
     assert list(StoreConfig.load(world.root, long).volumes) == ["x" * 34]
 
 
 def test_the_records_of_volumes_may_move_too(keep: Keep) -> None:
-    """`sweepctl publish` writes the new place into a file of volumes as into one of a sweep."""
+    """`sweepctl pull --to` writes the new place into a file of volumes as into one of a sweep."""
     file = StackFile.locate(keep.world.root, "keep").of_store()
     assert file.write_pull_to("s3://lab/keep")
     assert file.path.read_text() == FILE.replace("results/keep", "s3://lab/keep")

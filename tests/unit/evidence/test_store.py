@@ -22,7 +22,7 @@ HERE = socket.gethostname()
 
 
 def test_evidence_on_another_host_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(EvidenceElsewhere, match=r"host gpu-desk .*sweepctl publish"):
+    with pytest.raises(EvidenceElsewhere, match=r"host gpu-desk .*sweepctl pull --to"):
         EvidenceStore.open(f"file://gpu-desk{tmp_path}")
     with pytest.raises(EvidenceElsewhere):
         EvidenceStore.read_marker(f"file://gpu-desk{tmp_path}")

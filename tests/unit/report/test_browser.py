@@ -98,7 +98,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
         world = World(folder, patch, silent, lrs="[0.1, 0.3], seed: [0, 1, 2, 3]")  # type: ignore[arg-type]
         try:
             play(world)
-            assert world.run("report", "-o", str(folder / "page.html")).code == 0
+            assert world.run("results", "--as", "html", "-o", str(folder / "page.html")).code == 0
         finally:
             os.chdir(here)
             for box in world.boxes:

@@ -320,7 +320,7 @@ def evidence_gone(s: Situation) -> None:
 # The state says something else of the box
 
 
-@closes("sweepctl publish")
+@closes("sweepctl pull --to")
 def evidence_on_another_host(s: Situation) -> None:
     s.state(evidence=s.facts.evidence.replace("file://", "file://far-away-"))
 

@@ -226,7 +226,7 @@ def test_evidence_elsewhere_names_the_host_and_what_to_do(situation: Situation) 
     DEVIATIONS["evidence_on_another_host"][0](situation)
     said = refusal_of(situation)
     assert "far-away-" in said
-    assert "sweepctl publish" in said
+    assert "sweepctl pull --to" in said
 
 
 def test_another_account_is_said_before_all_else(situation: Situation) -> None:

@@ -72,8 +72,9 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Confirm what only a person can see: a box is gone or was never rented, a peer is gone, a worker ended, a host's
-    key is the right one."""
+    """Confirm what only a person can see, as that a box is gone.
+
+    Or that it was never rented, that a peer is gone, that a worker ended, that a host's key is the right one."""
     subject = _subject(what)
     statement = Statement(box, saw, by, at, another.strip(), power_off, which, host)
     for one in fields(statement)[1:]:

@@ -61,7 +61,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Show the candidates' offers, and write the cheapest that fits into the stack file. Exit 1: nothing fits."""
+    """Write the cheapest offer that fits into the stack file. Shows those of all candidates. Exit 1: nothing fits."""
     if wait is not None and (show or clear):
         raise Unsure(f"--wait is for an offer that is to be written: leave {'--show' if show else '--clear'} out")
     limit = parse_duration(wait) if wait is not None else None

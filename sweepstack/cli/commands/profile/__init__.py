@@ -7,4 +7,4 @@ VERBS = ("show", "check", "explain", "new")
 
 
 def command() -> None:
-    """The platforms: what is known of each, how old that is, and what leans on it."""
+    """Show what is known of each platform, and how old that is. And what leans on it."""

@@ -1,4 +1,4 @@
-"""`sweepctl results`: prints one table of all cells; by default only verified cells count."""
+"""`sweepctl results`: one table of all cells; by default only verified cells count."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.status.compose import CellView, compose
 
 Style = Literal["table", "csv", "markdown"]
+FORMS = ("table", "csv", "markdown", "plot", "html")
 LISTED = 20
 SEED = "seed"
 NONE = "none"
@@ -73,39 +74,59 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="CELL",
-            help="With --plot: names or patterns; by default the cells that run.",
+            help="Of a plot: names or patterns; by default the cells that run.",
             autocompletion=completion.cells,
         ),
     ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw a metric of cells as a chart instead.")] = False,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="csv|markdown|plot|html",
+            help="For a spreadsheet; for a paper or a pull request; curves of cells; one page with all of it.",
+        ),
+    ] = "table",
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Of html (default: report-STACK.html); `-`: stdout."),
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(metavar="AXIS", help="Average over this axis (default: seed); `none`: a row for each cell."),
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this value; with --plot any key of the metrics file. Repeatable."),
+        typer.Option(metavar="NAME", help="Only this value; of a plot any key of the metrics file. Repeatable."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="For a spreadsheet.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="For a paper or a pull request.")] = False,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Print one table of all cells: axes, values, mean ± std over seeds; or draw curves. Exit 1: a cell is missing."""
-    if plot and (over or all_ or csv or markdown):
-        raise Unsure("--plot draws what cells logged: --over, --all, --csv and --markdown are for the table")
-    if plot:
+    """Print all cells: axes, values, mean ± std over seeds. Exit 1: a cell is missing.
+
+    As `plot` it draws what cells logged; as `html` it writes one page: cells over time, cost, machines, results,
+    curves, evidence, decisions.
+    """
+    if form not in FORMS:
+        raise Unsure(f"--as {form}: there is no such form{did_you_mean(form, FORMS)}; there are {', '.join(FORMS)}")
+    if form in ("plot", "html") and (over or all_ or (metric and form == "html")):
+        raise Unsure("--over and --all are for the table, --metric for the table and a plot")
+    if (cells and form != "plot") or (output and form != "html"):
+        raise Unsure("cells are named for --as plot, a file with -o for --as html")
+    target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
+    if form == "plot":
         from sweepstack.cli.commands.results.plot import curves
 
-        return curves(Target.find_to_read(stack, evidence), cells or (), metric or (), Out(as_json=json))
-    if cells:
-        raise Unsure("the table has all cells; name some for --plot")
-    if sum((csv, markdown, json)) > 1:
-        raise Unsure("--csv, --markdown and --json are three ways to write one table: use one of them")
-    style: Style = "csv" if csv else "markdown" if markdown else "table"
-    return results(Target.find_to_read(stack, evidence), over or (), metric or (), all_, style, Out(as_json=json))
+        return curves(target, cells or (), metric or (), out)
+    if form == "html":
+        from sweepstack.cli.commands.results.page import report
+
+        return report(target, output, out)
+    if form != "table" and json:
+        raise Unsure("--as and --json are two ways to write one table: use one of them")
+    style: Style = "csv" if form == "csv" else "markdown" if form == "markdown" else "table"
+    return results(target, over or (), metric or (), all_, style, out)
 
 
 def results(

@@ -1,4 +1,4 @@
-"""`sweepctl results --plot`: draws metrics of cells as a chart in the terminal; elsewhere a table."""
+"""`sweepctl results --as plot`: draws metrics of cells as a chart in the terminal; elsewhere a table."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         left = len(names) - len(read) - len(missing)
         if left:
             out.line(
-                f"… and {count(left, 'cell')} more: name them, or a pattern: sweepctl results --plot 'lr0.1-*'",
+                f"… and {count(left, 'cell')} more: name them, or a pattern: sweepctl results --as plot 'lr0.1-*'",
                 style="dim",
             )
         for name, why in list(missing.items())[:10] if wanted or not read else []:

@@ -50,7 +50,7 @@ def command(
     evidence: Evidence = None,
     json: AsJson = False,
 ) -> int:
-    """Show what produced a cell's copy, or what a receipt says; or export a receipt for other tools. Exit 1: none."""
+    """Show what produced a cell's copy, or what a receipt says. Or export a receipt for other tools. Exit 1: none."""
     if (output or sign) and not export:
         raise Unsure("--output and --sign belong to --export")
     if export and json and output is None:

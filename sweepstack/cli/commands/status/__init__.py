@@ -17,6 +17,12 @@ def command(
     following: Annotated[
         bool, typer.Option("--next", help="The phase, what is proved and what is not, and the one next command.")
     ] = False,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="A line a box, for cron. Exit 0: healthy or done; 1: needs a person; 2: unreachable."
+        ),
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option(metavar="5s", help="With --watch: how often.")] = "5s",
     timeout: Annotated[str, typer.Option(metavar="12h", help="With --watch: when to stop.")] = "24h",
@@ -27,13 +33,17 @@ def command(
     from sweepstack.cli.output import Out, Unsure
     from sweepstack.cli.target import Target, parse_duration
 
-    target, out = (Target.find_sweep if watch else Target.find)(stack), Out(as_json=json)
-    if following and watch:
-        raise Unsure("--next looks once: leave out --watch")
+    if sum((following, probe, watch)) > 1:
+        raise Unsure("--next, --probe and --watch are three ways to look: use one of them")
+    target, out = (Target.find_sweep if watch or probe else Target.find)(stack), Out(as_json=json)
     if following:
         from sweepstack.cli.commands.status.next import show
 
         return show(target, out, context.obj)
+    if probe:
+        from sweepstack.cli.commands.status.probe import probe as look_once
+
+        return look_once(target, out, context.obj)
     if watch:
         from sweepstack.cli.commands.status.watch import watch as follow
 

@@ -58,7 +58,7 @@ def command(
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
-    """Write pipelines for a repository of stacks (github, gitlab), and what their jobs run (the others)."""
+    """Write a repository's pipelines, or run a step of their jobs."""
     if what not in TAKES:
         raise Unsure(
             f"ci {what}: there is no such thing to do{did_you_mean(what, TAKES)}; there are {', '.join(TAKES)}"

@@ -1,4 +1,4 @@
-"""`sweepctl patrol`: probes every box once, and prints a line for each. For cron: see the exit code.
+"""`sweepctl status --probe`: probes every box once, and prints a line for each. For cron: see the exit code.
 
 Changes nothing. For a box that does not answer it reports only that: what runs on it is not known.
 """
@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from sweepstack.cli.commands.status.sweep import picture
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import BoxView, SweepView
+from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
-PatrolVerdict = Literal["healthy", "done", "escalate", "unreachable"]
-_CODES: dict[PatrolVerdict, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
+Verdict = Literal["healthy", "done", "escalate", "unreachable"]
+_CODES: dict[Verdict, int] = {"healthy": YES, "done": YES, "escalate": NO, "unreachable": UNSURE}
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,16 @@ class Finding:
 
     box: str
     native_id: str
-    verdict: PatrolVerdict
+    verdict: Verdict
     words: tuple[str, ...]
 
 
-def command(stack: Stack = None, json: AsJson = False) -> int:
-    """Probe every box once, a line each, for cron. Exit 0: healthy or done; 1: needs a person; 2: unreachable."""
-    target, out = Target.find_sweep(stack), Out(as_json=json)
+def probe(target: Target, out: Out, begun: ExportCall | None = None) -> int:
+    """Exit 0: every box is healthy or done; 1: one needs a person; 2: one is unreachable."""
     now = datetime.now(UTC)
     following: Sequence[str]
     try:
-        snapshot, view = picture(open_sources(target), files=True)
+        snapshot, view = picture(open_sources(target, begun), files=True)
     except SweepstackError as error:
         findings = [Finding("-", "", "unreachable", (f"the state is not known: {error}",))]
         following = [f"sweepctl status --stack {target.stack}"]
@@ -74,7 +73,7 @@ def judge(snapshot: Snapshot, view: SweepView) -> list[Finding]:
         _box(box_snapshot, box, view) for box_snapshot, box in zip(snapshot.box_snapshots, view.boxes, strict=True)
     ]
     for orphan in view.unknown:
-        known: PatrolVerdict = "escalate" if orphan.proved else "unreachable"
+        known: Verdict = "escalate" if orphan.proved else "unreachable"
         found.append(Finding(orphan.name or "-", orphan.native_id, known, (f"UNKNOWN: {orphan.why}",)))
     if not found and not snapshot.searched:
         found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
@@ -82,7 +81,7 @@ def judge(snapshot: Snapshot, view: SweepView) -> list[Finding]:
 
 
 def _box(box_snapshot: BoxSnapshot, box: BoxView, view: SweepView) -> Finding:
-    def finding(verdict: PatrolVerdict, *words: str) -> Finding:
+    def finding(verdict: Verdict, *words: str) -> Finding:
         return Finding(box.name, box.native_id, verdict, tuple(word for word in words if word))
 
     if box_snapshot.gone:

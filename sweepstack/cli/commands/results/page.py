@@ -1,4 +1,4 @@
-"""`sweepctl report`: writes one HTML page of a sweep that runs or is over.
+"""`sweepctl results --as html`: writes one HTML page of a sweep that runs or is over.
 
 It shows the results of cells that are verified, the curves of all that began, and the patrols of boxes: from the box,
 else from the copy of its logs. What can't be read is left out and named; nothing is waited for beyond the deadlines of
@@ -19,15 +19,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_results import CellFiles, find_own, result_of
 from sweepstack.cli.collect import LOOK_SECONDS, take_snapshot
 from sweepstack.cli.joined_curve import joined
-from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
@@ -58,24 +55,11 @@ from sweepstack.teardown.launched import copied_journal
 STDOUT = "-"
 
 
-def command(
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to (default: report-STACK.html); `-`: stdout."),
-    ] = None,
-    stack: Stack = None,
-    evidence: Evidence = None,
-    json: AsJson = False,
-) -> int:
-    """Write one HTML page of a sweep: cells over time, cost, machines, results, curves, evidence, decisions."""
-    if json and output == STDOUT:
-        raise Unsure("--json and the page can't both go to stdout: name a file with -o")
-    return report(Target.find_to_read(stack, evidence), output, Out(as_json=json))
-
-
 def report(target: Target, output: str | None, out: Out) -> int:
     """Writes the page. Reads only, and costs nothing. Raises No where there is nothing to show, or where another file
     is in the way."""
+    if out.as_json and output == STDOUT:
+        raise Unsure("--json and the page can't both go to stdout: name a file with -o")
     file = None if output == STDOUT else Path(output or f"report-{target.stack}.html")
     if file is not None:
         _refuse_other(file)
@@ -114,7 +98,7 @@ def report(target: Target, output: str | None, out: Out) -> int:
 
 
 def _refuse_other(file: Path) -> None:
-    """Raises No where a file is there that no `report` wrote, or where none can be written."""
+    """Raises No where a file is there that no `--as html` wrote, or where none can be written."""
     from sweepstack.report.page import MARK
 
     try:

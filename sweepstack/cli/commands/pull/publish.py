@@ -1,13 +1,9 @@
-"""`sweepctl publish`: copies the evidence from a folder of this host to object storage."""
+"""`sweepctl pull --to`: copies the evidence from a folder of this host to object storage."""
 
 from __future__ import annotations
 
 from json import dumps
-from typing import Annotated
 
-import typer
-
-from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
@@ -17,33 +13,18 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder
 from sweepstack.evidence.s3.policy import box_policy
 from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.status.engine.call import ExportCall
 
 
-def command(
-    to: Annotated[str | None, typer.Argument(metavar="s3://BUCKET/PREFIX", help="An empty place, one a sweep.")] = None,
-    access: Annotated[
-        str | None,
-        typer.Option(
-            "--access", metavar="BOX", help="Copy nothing: print the access policy for the credentials of this box."
-        ),
-    ] = None,
-    stack: Stack = None,
-    json: AsJson = False,
-) -> int:
-    """Copy the evidence folder to object storage, whole and checked, and close the folder. Resumable."""
-    target = Target.find(stack)
-    return show_policy(target, access, to) if access else publish(target, to, Out(as_json=json))
-
-
-def publish(target: Target, to: str | None, out: Out) -> int:
+def publish(target: Target, to: str, out: Out, begun: ExportCall | None = None) -> int:
     """Exit 0 if every object is there by its checksum, the folder is closed, and the stack file names the bucket."""
     stack = target.stack
-    if to is None:
+    if not to:
         raise Unsure(
-            "where to? Name a bucket and a prefix", [f"sweepctl publish s3://<bucket>/{stack} --stack {stack}"]
+            "where to? Name a bucket and a prefix", [f"sweepctl pull --to s3://<bucket>/{stack} --stack {stack}"]
         )
     uri = S3Address.parse(to).uri
-    sources = open_sources(target)
+    sources = open_sources(target, begun)
     source = _source(sources, uri)
     with Progress("publish", unit="bytes") as progress:
 
@@ -93,14 +74,14 @@ def _source(sources: Sources, uri: str) -> str:
     return evidence
 
 
-def show_policy(target: Target, box: str, to: str | None) -> int:
+def show_policy(target: Target, box: str, to: str | None, begun: ExportCall | None = None) -> int:
     """Prints the access policy for the credentials of one box, by its native id in the state."""
-    sources = open_sources(target)
+    sources = open_sources(target, begun)
     address = to or sources.evidence or ""
     if not address.startswith(SCHEME):
         raise Unsure(
             f"the evidence is {address or 'nowhere yet'}: a folder needs no credentials. For a bucket, name it",
-            [f"sweepctl publish s3://<bucket>/<prefix> --access {box} --stack {target.stack}"],
+            [f"sweepctl pull --to s3://<bucket>/<prefix> --access {box} --stack {target.stack}"],
         )
     found = next((entry for entry in sources.state.boxes if entry.name == box), None)
     if found is None:

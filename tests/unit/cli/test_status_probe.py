@@ -1,4 +1,4 @@
-"""`sweepctl patrol`: always a line, 0 for healthy or done, 1 for a person, 2 for who does not answer."""
+"""`sweepctl status --probe`: always a line, 0 for healthy or done, 1 for a person, 2 for who does not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def box(world: World) -> Box:
 
 
 def verdict(world: World, code: int, name: str = "box-0") -> tuple[str, str]:
-    result = world.run("patrol", "--json")
+    result = world.run("status", "--probe", "--json")
     assert result.code == code, result
     found = {row["box"]: row for row in result.json["boxes"]}[name]
     return found["verdict"], "; ".join(found["words"])
@@ -34,7 +34,7 @@ def test_a_runner_that_is_gone_while_cells_are_left(world: World, box: Box) -> N
     word, words = verdict(world, 1)
     assert word == "escalate"
     assert "its runner is not alive, and 2 cells did not finish: lr0.1, lr0.3" in words
-    assert "\nnext   pulumi up --stack sweep-t" in world.run("patrol").out
+    assert "\nnext   pulumi up --stack sweep-t" in world.run("status", "--probe").out
 
 
 def test_a_cell_that_failed_for_good(world: World, box: Box) -> None:
@@ -96,7 +96,7 @@ def test_slow_is_no_alarm(world: World, box: Box) -> None:
 def test_a_box_that_does_not_answer_says_nothing_of_its_run(world: World, box: Box) -> None:
     world.save()
     world.move_registry()
-    result = world.run("patrol", "--json", fresh=False)
+    result = world.run("status", "--probe", "--json", fresh=False)
     assert result.code == 2
     [found] = result.json["boxes"]
     assert found["verdict"] == "unreachable"
@@ -110,7 +110,7 @@ def test_b01_ssh_drop_in_the_middle_of_a_run(world: World, box: Box) -> None:
     world.save()
     world.move_registry()
     for _ in range(3):
-        [found] = world.run("patrol", "--json", fresh=False).json["boxes"]
+        [found] = world.run("status", "--probe", "--json", fresh=False).json["boxes"]
         assert found["verdict"] == "unreachable"
         assert not any(word in " ".join(found["words"]) for word in ("failed", "sealed", "running"))
     os.rename(world.folder / "elsewhere", world.platform_root)
@@ -125,7 +125,7 @@ def test_who_needs_a_person_counts_more_than_who_is_silent(world: World, box: Bo
     other.start("lr0.9")
     journal = box.root / "data/sweep/journal.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"seq":1', b'"seq":7'))
-    result = world.run("patrol", "--json")
+    result = world.run("status", "--probe", "--json")
     assert {row["box"]: row["verdict"] for row in result.json["boxes"]} == {"box-0": "unreachable", "box-1": "escalate"}
     assert result.code == 1
 

@@ -1,4 +1,4 @@
-"""`sweepctl report`: what the page holds, of a sweep at work and of one that is over; and what it never writes over."""
+"""`sweepctl results --as html`: what the page holds, of a sweep at work or over; and what it never writes over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plots(text: str) -> dict[str, dict[str, Any]]:
 
 
 def page(world: World, *arguments: str) -> str:
-    result = world.run("report", *arguments)
+    result = world.run("results", "--as", "html", *arguments)
     assert result.code == 0, result
     return (world.root / PAGE).read_text("utf-8")
 
@@ -119,7 +119,7 @@ def test_a_sweep_that_is_over_by_its_evidence_alone(world: World) -> None:
     kept = world.evidence / "stack-files"
     kept.mkdir(exist_ok=True)
     (kept / f"Pulumi.{STACK}.yaml").write_text(STACK_TEXT)
-    result = world.run("report", "--evidence", str(world.evidence), stack=None)
+    result = world.run("results", "--as", "html", "--evidence", str(world.evidence), stack=None)
     assert result.code == 0, result
     found = plots((world.root / PAGE).read_text("utf-8"))
     assert [span[:2] for span in found["spans"]["spans"][:1]] == [span[:2] for span in live["spans"]["spans"][:1]]
@@ -154,25 +154,25 @@ def test_decisions_with_who_and_why(world: World) -> None:
 def test_another_file_is_not_written_over(world: World) -> None:
     world.verified()
     (world.root / PAGE).write_text("my notes")
-    result = world.run("report")
+    result = world.run("results", "--as", "html")
     assert result.code == 1
     assert "no page of sweepctl" in result.err
     assert (world.root / PAGE).read_text() == "my notes"
     (world.root / PAGE).unlink()
     assert page(world).startswith("<!doctype html>")
     page(world)  # its own page is made anew
-    assert world.run("report", "-o", "no/such/folder.html").code == 1
+    assert world.run("results", "--as", "html", "-o", "no/such/folder.html").code == 1
     assert [path.name for path in world.root.iterdir() if path.name.startswith(".")] == []
 
 
 def test_for_programs_and_pipes(world: World) -> None:
     world.verified()
-    found = world.run("report", "--json", "-o", "page.html").json
+    found = world.run("results", "--as", "html", "--json", "-o", "page.html").json
     assert found["file"] == str(world.root / "page.html")
     assert found["bytes"] == (world.root / "page.html").stat().st_size
     assert (found["cells"], found["verified"]) == (3, 3)
-    assert world.run("report", "-o", "-").out.startswith("<!doctype html>")
-    assert world.run("report", "--json", "-o", "-").code == 2
+    assert world.run("results", "--as", "html", "-o", "-").out.startswith("<!doctype html>")
+    assert world.run("results", "--as", "html", "--json", "-o", "-").code == 2
 
 
 def test_a_box_on_which_nothing_was_started(world: World) -> None:
