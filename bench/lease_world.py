@@ -32,10 +32,10 @@ from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.own_stop import FAILED, OVER, could_not_stop, noted
 from sweepstack.onbox.common import locks
 from sweepstack.onbox.common.processes import Process
-from sweepstack.onbox.runner import hang, lease, off, records
+from sweepstack.onbox.runner import lease, off, patrol, records
+from sweepstack.onbox.runner.cards import Usage
 from sweepstack.onbox.runner.main import Standstill
 from sweepstack.onbox.runner.patrol import PATROL_SECONDS, STALL_SECONDS, Growth, judge
-from sweepstack.onbox.runner.resources import Usage
 
 EPOCH = 1_800_000_000.0
 MARGIN = 600.0
@@ -381,10 +381,10 @@ class World:
                 (off, "FIRST_PROCESS", self.key_file),
                 (lease, "of_cells", self.of_cells),
                 (lease, "end_all", self.end_all),
-                (hang, "time", rounds),
-                (hang, "usage", self.usage),
-                (hang, "gpus", self.gpus),
-                (hang.Hang, "_mark", lambda _: (int(self.now * 1e9), 0, b"")),  # no runner of these months hangs
+                (patrol, "time", rounds),
+                (patrol, "usage", self.usage),
+                (patrol, "gpus", self.gpus),
+                (patrol.Hang, "_mark", lambda _: (int(self.now * 1e9), 0, b"")),  # no runner of these months hangs
                 (lease, "os", Files(self)),
                 (records, "os", Files(self)),
                 (off, "os", Files(self)),

@@ -34,8 +34,8 @@ from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.runner.records import Queue
 from sweepstack.onbox.runner.schedule import Schedule
-from sweepstack.onbox.runner.shared_journal import SharedJournal
 from sweepstack.onbox.runner.worker import Order
+from sweepstack.onbox.runner.workers import SharedJournal
 
 DRAWS, BOXES = 20, 8
 FIFO_LIMIT, LPT_LIMIT = 1.02, 1.1

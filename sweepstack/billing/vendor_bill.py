@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from sweepstack.billing.ledger import Bill
-from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import Billed
 
 CENT = 0.01
 LAG_HOURS = 1 / 6

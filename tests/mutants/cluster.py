@@ -18,7 +18,7 @@ TOLD = (
 """A cell that its worker told to end counts as one that failed."""
 PATIENT = (
     Patch(
-        "sweepstack/onbox/runner/shared_journal.py",
+        "sweepstack/onbox/runner/workers.py",
         "        except OSError as error:\n"
         "            raise Fatal(6, f\"the journal's lock can't be taken: {error}\") from error\n",
         "        except OSError:\n            time.sleep(1)\n            return self._begin(seconds)\n",

@@ -48,7 +48,7 @@ RENTED = (
     ),
     Mutant(
         "call a rented host gone when our folder is",
-        (Patch("sweepstack/onbox/host/removal.py", '    if facts.get("rented") is True:\n', "    if False:\n"),),
+        (Patch("sweepstack/onbox/host/box_folders.py", '    if facts.get("rented") is True:\n', "    if False:\n"),),
         (f"{PERSON}::test_a_delete_ends_what_is_ours_and_asks_for_the_person_s_step",),
     ),
     Mutant(

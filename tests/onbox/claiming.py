@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from sweepstack.onbox.runner.shared_journal import SharedJournal
-from sweepstack.onbox.runner.workers import Proofs, begin, who
+from sweepstack.onbox.runner.workers import Proofs, SharedJournal, begin, who
 
 
 def work(home: Path, name: str, cells: int, held: Callable[[int], contextlib.AbstractContextManager[None]]) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner import disk_use, patrol
-from sweepstack.onbox.runner.disk import Lack, Room
-from sweepstack.onbox.runner.disk_use import LEAST_SECONDS, DiskUse, Trend, hogs
+from sweepstack.onbox.runner import disk, patrol
+from sweepstack.onbox.runner.disk import LEAST_SECONDS, DiskUse, Lack, Room, Trend, hogs
 
 HOUR = 3600.0
 
@@ -19,7 +18,7 @@ HOUR = 3600.0
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A box's home; the user's own caches are elsewhere."""
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(disk_use, "ELSEWHERE", ())
+    monkeypatch.setattr(disk, "ELSEWHERE", ())
     home = tmp_path / "box" / "data" / "sweep"
     home.mkdir(parents=True)
     return home
@@ -65,16 +64,16 @@ def test_the_time_is_bounded_and_it_says_so(box: Path) -> None:
     (use,) = hogs([box / "cells"], os.stat(box).st_dev, 3600)
     assert use.whole
     assert hogs([box / "cells"], os.stat(box).st_dev, -1) == []  # not one folder was seen
-    assert "more than 2 files" in disk_use._said("inodes", [disk_use.Use("x", 1, 2, False)])
+    assert "more than 2 files" in disk._said("inodes", [disk.Use("x", 1, 2, False)])
 
 
 def test_a_mount_that_hangs_is_named_and_holds_no_line_back(
     box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a `stat` below a network mount whose server is gone. What was seen before it is told."""
-    monkeypatch.setattr(disk_use, "LOOK_SECONDS", 0.2)
-    monkeypatch.setattr(disk_use, "GRACE_SECONDS", 0.2)
-    monkeypatch.setattr(disk_use, "AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(disk, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(disk, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(disk, "AGAIN_SECONDS", -1.0)
     fill(box / "cells", 1_000_000)
     gone, back, stat = box / "checkpoints", threading.Event(), os.stat
     device = stat(box).st_dev
@@ -86,7 +85,7 @@ def test_a_mount_that_hangs_is_named_and_holds_no_line_back(
             back.wait(300)
         return stat(path)
 
-    monkeypatch.setattr(disk_use.os, "stat", hangs)
+    monkeypatch.setattr(disk.os, "stat", hangs)
     use = DiskUse(box)
     for _ in range(3):
         assert use.words("disk", device, {}) == f": {box}/cells 0.0 GB, {gone} does not answer"

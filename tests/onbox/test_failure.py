@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner.failure import Ending, classify, last_exception
+from sweepstack.onbox.runner.ending import Ending, classify, last_exception
 from tests.onbox.harness import Box, wait_for
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner.own_files import Own
 from sweepstack.onbox.runner.records import Journal
-from sweepstack.onbox.runner.sealing import MANIFEST, seal
-from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
-from sweepstack.onbox.runner.workers import who
+from sweepstack.onbox.runner.sealing import MANIFEST, Own, seal
+from sweepstack.onbox.runner.workers import Fenced, SharedJournal, who
 
 SPEC = {"artifacts": [{"path": "result.json"}]}
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common.processes import Process, scan
-from sweepstack.onbox.runner import hang, lease
+from sweepstack.onbox.runner import lease, patrol
 from sweepstack.onbox.runner import off as off_module
 from sweepstack.onbox.runner.off import issue
 from tests.onbox.harness import Box, alive, wait_for
@@ -343,7 +343,7 @@ def test_a_clock_that_moves_by_a_year_neither_ends_nor_prolongs_a_lease(
         (home / "spec.json").write_text(json.dumps(spec | {"lease": None}))
         return True
 
-    for module in (lease, off_module, hang):
+    for module in (lease, off_module, patrol):
         monkeypatch.setattr(module, "boot_time", lambda: boot[0])
         shown = SimpleNamespace(sleep=pause, time=lambda: wall[0], time_ns=lambda: int(wall[0] * 1e9))
         monkeypatch.setattr(module, "time", shown)
@@ -358,19 +358,19 @@ def test_a_cell_without_a_runner_that_hardly_computes_is_not_ended(
 ) -> None:
     """The patrol would not call it hung: it writes a line now and then, or it waits for a GPU that computes."""
     shown = iter(range(1000))
-    monkeypatch.setattr(hang, "usage", lambda _: {})
-    monkeypatch.setattr(hang, "gpus", lambda: [{"util": 90 if sign == "gpu" else 0}])
-    process, left = Process(9, 1, 9, 9, "1", frozenset()), hang.LeftBehind()
+    monkeypatch.setattr(patrol, "usage", lambda _: {})
+    monkeypatch.setattr(patrol, "gpus", lambda: [{"util": 90 if sign == "gpu" else 0}])
+    process, left = Process(9, 1, 9, 9, "1", frozenset()), patrol.LeftBehind()
     folder = box.home / "cells" / "a" / "1"
     folder.mkdir(parents=True)
     now = [0.0]
-    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
+    monkeypatch.setattr(patrol, "boot_time", lambda: now[0])
     for _ in range(10):
         if sign == "writes":
             (folder / "log.txt").write_text("x" * next(shown))
         now[0] += 50.0
         assert not left.idle([process], [folder], 100.0)
-    monkeypatch.setattr(hang, "gpus", list)
+    monkeypatch.setattr(patrol, "gpus", list)
     found = []
     for _ in range(3):
         now[0] += 50.0
@@ -446,10 +446,10 @@ def test_a_runner_that_can_not_begin_leaves_a_watcher(box: Box) -> None:
 def test_what_was_frozen_with_its_watcher_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A box that was paused or asleep for hours: its runner had no time to show its pulse."""
     now = [1000.0]
-    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
+    monkeypatch.setattr(patrol, "boot_time", lambda: now[0])
     (tmp_path / "runner.pid").write_text('{"pid": 999999999, "start_ticks": "1"}')
-    (tmp_path / hang.PULSE).touch()
-    seen = hang.Hang(tmp_path)
+    (tmp_path / patrol.PULSE).touch()
+    seen = patrol.Hang(tmp_path)
     for _ in range(5):
         now[0] += 15
         seen.look(list, list)
@@ -460,7 +460,7 @@ def test_what_was_frozen_with_its_watcher_does_not_hang(tmp_path: Path, monkeypa
         now[0] += 15
         seen.look(list, list)
     assert seen.why(600, 600).startswith("its runner hung for ")
-    hang.Beat(tmp_path)()
+    patrol.Beat(tmp_path)()
     now[0] += 15
     seen.look(list, list)
     assert seen.why(600, 600) == ""
@@ -471,8 +471,8 @@ def test_a_copy_to_a_bucket_is_work_though_it_runs_in_a_session_of_its_own(
 ) -> None:
     """As rclone does, which the runner starts: a runner that can't show its pulse is not ended under it."""
     now = [1000.0]
-    monkeypatch.setattr(hang, "boot_time", lambda: now[0])
-    monkeypatch.setattr(hang, "gpus", list)
+    monkeypatch.setattr(patrol, "boot_time", lambda: now[0])
+    monkeypatch.setattr(patrol, "gpus", list)
     words = "['cat', '/dev/zero'], stdout=subprocess.DEVNULL, start_new_session=True"
     program = f"import subprocess; subprocess.Popen({words}).wait(); input()"
     runner = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True)
@@ -488,12 +488,12 @@ def test_a_copy_to_a_bucket_is_work_though_it_runs_in_a_session_of_its_own(
         wait_for(lambda: bool(copies()), lambda: "nothing is copied")
         copy = copies()[0]
         (tmp_path / "runner.pid").write_text(json.dumps({"pid": runner.pid, "start_ticks": "1"}))
-        (tmp_path / hang.PULSE).touch()
-        seen = hang.Hang(tmp_path)
+        (tmp_path / patrol.PULSE).touch()
+        seen = patrol.Hang(tmp_path)
         for _ in range(5):
-            read = hang._copied(copy)
+            read = patrol._copied(copy)
             wait_for(
-                lambda read=read: hang._copied(copy) > read + 60 * hang.IDLE_BYTES, lambda: "the copy stands still"
+                lambda read=read: patrol._copied(copy) > read + 60 * patrol.IDLE_BYTES, lambda: "the copy stands still"
             )
             now[0] += 60
             seen.look(list, list)

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.common.link_lock import FREE, MARGIN, LinkLock, state_of
+from sweepstack.onbox.common.locks import FREE, MARGIN, LinkLock, state_of
 
 TURNS = 150
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from sweepstack.evidence.manifest import parse_manifest
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.runner import sealing
-from sweepstack.onbox.runner.own_files import Own, open_below
-from sweepstack.onbox.runner.sealing import Changed, FilesFailure, seal
+from sweepstack.onbox.runner.sealing import Changed, FilesFailure, Own, open_below, seal
 from tests.onbox.harness import IDENTITY, Box, around
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from sweepstack.core.records import Cell
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.runner.records import Queue
-from sweepstack.onbox.runner.shared_journal import SharedJournal
 from sweepstack.onbox.runner.worker import Order
+from sweepstack.onbox.runner.workers import SharedJournal
 
 SIZES = (1, 2, 4, 8)
 CODE = "sha256:" + "0" * 64

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.common import tools
+from sweepstack.onbox.common import run_process
 
 
 @pytest.fixture
@@ -29,19 +29,19 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
 def test_a_tool_that_no_signal_ends_is_left_and_not_asked_again_meanwhile(
     hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools, "signal_group", lambda *_: True)  # as where it hangs in the kernel
-    monkeypatch.setattr(tools, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(run_process, "signal_group", lambda *_: True)  # as where it hangs in the kernel
+    monkeypatch.setattr(run_process, "TOOL_KILL_SECONDS", 0.1)
     began = time.monotonic()
     for _ in range(3):
         with pytest.raises(subprocess.TimeoutExpired):
-            tools.says("nvidia-smi", seconds=0.3, path=str(hanging))
+            run_process.says("nvidia-smi", seconds=0.3, path=str(hanging))
     assert time.monotonic() - began < 5
     assert len((hanging / "asked").read_text().split()) == 1
     (hanging / "on").unlink()
     ends = time.monotonic() + 20
     while time.monotonic() < ends:  # the driver answers again
         with contextlib.suppress(subprocess.SubprocessError):
-            if tools.says("nvidia-smi", seconds=10, path=str(hanging)) == "well\n":
+            if run_process.says("nvidia-smi", seconds=10, path=str(hanging)) == "well\n":
                 return
         time.sleep(0.05)
     pytest.fail("it is not asked again")

@@ -26,11 +26,10 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.onbox.common.link_lock import owner_of, state_of
+from sweepstack.onbox.common.locks import owner_of, state_of
 from sweepstack.onbox.common.processes import stat_fields
 from sweepstack.onbox.runner.records import Fatal
-from sweepstack.onbox.runner.shared_journal import Fenced, SharedJournal
-from sweepstack.onbox.runner.workers import Proofs, begin, who
+from sweepstack.onbox.runner.workers import Fenced, Proofs, SharedJournal, begin, who
 from tests.onbox.harness import INTERPRETER, SECONDS, Box
 
 ONCE = "mkdir {control}/$SWEEPSTACK_CELL || touch {control}/twice-$SWEEPSTACK_CELL; echo 1 > {{out}}/result.json"

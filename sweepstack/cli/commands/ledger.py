@@ -31,8 +31,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.onbox.host.billed import Billed
-from sweepstack.onbox.host.capabilities import HasBill
+from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.strays.sweep import entry_of

@@ -24,7 +24,7 @@ from sweepstack.onbox.common.aside import make_way
 from sweepstack.onbox.common.box_layout import QUEUE_LOCK, SHARED_LOCK
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import NotAFile, PlatformError, Unreachable
-from sweepstack.onbox.common.link_lock import owner_of, state_of
+from sweepstack.onbox.common.locks import owner_of, state_of
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.common.run_process import Completed
 from sweepstack.onbox.visit import shell

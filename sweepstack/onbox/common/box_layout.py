@@ -17,7 +17,7 @@ SEALED = ("cell-sealed", "cell-found-sealed")
 QUEUE = f"{HOME}/queue.jsonl"
 QUEUE_LOCK = f"{HOME}/queue.lock"
 SHARED_LOCK = f"{HOME}/lock"
-"""The lock of a box that several workers share (`link_lock`); no other box has this folder."""
+"""The lock of a box that several workers share (`locks.LinkLock`); no other box has this folder."""
 WORKERS = f"{HOME}/workers"
 """A folder for each start of each such worker: `worker.json`, `patrol.jsonl`, `runner.log`."""
 WORKER_LOG = "runner.log"

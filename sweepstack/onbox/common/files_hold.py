@@ -12,7 +12,7 @@ from typing import Any
 from sweepstack.onbox.common.box_layout import SEALED
 
 FILES = "files"
-"""The class of such a failure: see `sweepstack.onbox.runner.failure`."""
+"""The class of such a failure: see `sweepstack.onbox.runner.ending`."""
 
 
 class FilesHold:

@@ -92,14 +92,13 @@ class Host(Agent):
     def create(self, request: dict[str, Any]) -> BoxRecord:
         """Makes the box, unless it is there already; checks the host first. Does not wait until the box is ready: the
         caller does that, where the user can cancel it. Raises what `LocalPlatform.make` raises; RequestRefused."""
-        from sweepstack.onbox.host import mounts as places
-        from sweepstack.onbox.host.preflight import preflight
+        from sweepstack.onbox.host.preflight import claim, preflight
 
         asked = BoxRequest(**request)
         shown = None
         if self.platform.find_by_tag(asked.tag) is None:
             preflight(self.root, asked)
-            shown = places.claim(self.root, asked.name, asked.places)
+            shown = claim(self.root, asked.name, asked.places)
         return self.platform.make(asked, wait=Wait(LOCK_SECONDS), shown=shown)
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
@@ -139,11 +138,11 @@ class Host(Agent):
         peers.forget(self.root, native_id, peer, words)
 
     def where_volume(self, native_id: str) -> Path:
-        """The folder of a volume's content, or of a place (see `mounts`)."""
-        from sweepstack.onbox.host import mounts as places
+        """The folder of a volume's content, or of a place (see `preflight.claim`)."""
+        from sweepstack.onbox.host.preflight import PREFIX, where
 
-        if native_id.startswith(places.PREFIX):
-            return places.where(self.root, native_id)
+        if native_id.startswith(PREFIX):
+            return where(self.root, native_id)
         return self.platform.where_volume(native_id)
 
 

@@ -7,10 +7,10 @@ Callers ask `isinstance(platform, CanStop)`. If they need the capability, they c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, Platform, VolumeRecord, Wait
 
@@ -241,3 +241,13 @@ class HasPeers(Platform, Protocol):
         what, kept on the host). Looks first whether it answers, and changes nothing there. Raises RequestRefused when
         it does, or is no peer of the box; another PlatformError."""
         ...
+
+
+@dataclass(frozen=True)
+class Billed:
+    """`usd`: in all, of which `traffic` is for bytes over the network. `tag`: the box's, "" where the bill has none."""
+
+    native_id: str
+    usd: float
+    traffic: float = 0.0
+    tag: str = ""

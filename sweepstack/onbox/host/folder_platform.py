@@ -44,7 +44,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import clear_folder
-from sweepstack.onbox.host import peers, removal
+from sweepstack.onbox.host import box_folders, peers
 from sweepstack.onbox.host.box_folders import (
     TAG,
     LocalStore,
@@ -156,7 +156,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
                 self._must_fit(record, request, shown)
             if request.rented:
                 with answering(self._store.root):
-                    removal.record_rented(self._box(record.native_id) / FACTS, self._store.root)
+                    box_folders.record_rented(self._box(record.native_id) / FACTS, self._store.root)
         wait.progress(f"{request.name}: {'made' if made else 'adopted'} {record.native_id} at {record.location}")
         if made and drill == "lose-answer":
             raise OutcomeUnknown(f"drill: the answer to the request for {request.tag} was lost")
@@ -174,16 +174,16 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             if os.path.lexists(box):
                 self._store.found()  # an old registry is marked while a box still proves which folder it is
-                removal.mark_ending(box, facts=FACTS, ending=ENDING)
+                box_folders.mark_ending(box, facts=FACTS, ending=ENDING)
         self._end(native_id, self._grace)
         if not os.path.lexists(box):
             return
         peers.free(box, native_id)
-        removal.empty(box, keep=(FACTS, ENDING, TAG_FILE, box_layout.JOURNAL))
+        box_folders.empty(box, keep=(FACTS, ENDING, TAG_FILE, box_layout.JOURNAL))
         self._end(native_id, 0)  # processes that were being started during the first look
         with self._store.locked(Wait(_LOCK_SECONDS)), answering(box):
             with contextlib.suppress(FileNotFoundError):  # another destroy was first
-                removal.record_rented(box / ENDING, self._store.root)
+                box_folders.record_rented(box / ENDING, self._store.root)
                 os.rename(box, self._store.trash / f"{native_id}-{random_id()}")
             fsync_directory(self._store.boxes)
             clear_folder(self._store.trash)
@@ -257,7 +257,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
         with answering(self._store.boxes):
             ids = {folder.name for folder in named(self._store.boxes, BOX_ID) if not peers.is_peers(folder)}
             records = [
-                self._look(name, registry.account) for name in sorted(ids | removal.rented_ids(self._store.root))
+                self._look(name, registry.account) for name in sorted(ids | box_folders.rented_ids(self._store.root))
             ]
         return [record for record in records if record.phase is not Phase.GONE]
 
@@ -300,7 +300,7 @@ class LocalPlatform(LocalVolumes, CanStop, ReadsVolumes):
 
     def _without_folder(self, native_id: str, account: str, box: Path) -> BoxRecord:
         alive = self._at_work(native_id)
-        rented = removal.rented_record(native_id, self._store.root)
+        rented = box_folders.rented_record(native_id, self._store.root)
         if rented is not None and not alive:
             return self._rented_on(native_id, account, box, rented)
         note = ""
@@ -428,7 +428,7 @@ def drills() -> tuple[float, str]:
 
 FACTS, ENDING, TAG_FILE = "box.json", "ending.json", "tag"
 SHOWN = "shown"
-"""The field of a box's facts with its places (see `mounts`), which outlive it. The runner reads it, too."""
+"""The field of a box's facts with its places (see `preflight.claim`), which outlive it. The runner reads it, too."""
 
 
 def now() -> datetime:
@@ -543,7 +543,7 @@ class Switch:
             self.end(self.grace)
             peers.free(self.box, self.native_id)
             for tier in KILLED_BY_STOP:
-                removal.wipe(self.box / tier)
+                box_folders.wipe(self.box / tier)
             self.end(0)  # processes that were being started during the first look
         except NotYetGone as error:
             raise NotYetStopped(f"{self.native_id} is not at rest yet: {error}") from error

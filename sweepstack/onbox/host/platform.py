@@ -82,7 +82,7 @@ class BoxRequest:
     spot box. `env` and `image`: the container's, if there is one. `public_key`: its sshd accepts this key. `rented`:
     the box is on a machine that goes on billing when the box is gone.
     `places`: tiers that are places of a host → what each place must be; a tier that the box shows is named by its path
-    (`mnt/…`), see `mounts`. `known`: the
+    (`mnt/…`), see `preflight.claim`. `known`: the
     native id on record for this tag, "" for none: of several boxes this one is adopted. `lease_seconds`: how long after
     the last look the box stops itself while nothing was launched on it, where its platform `CanStopItself`; None:
     never. `asked`: called with True

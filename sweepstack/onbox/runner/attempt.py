@@ -32,15 +32,14 @@ from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomically
 from sweepstack.onbox.common.cgroup import cpus, oom_kills
 from sweepstack.onbox.common.processes import start_of
-from sweepstack.onbox.common.tools import says
+from sweepstack.onbox.common.run_process import says
 from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.mounts import mount_variables
-from sweepstack.onbox.runner.own_files import Own, time_at
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
-from sweepstack.onbox.runner.sealing import CellFailure
+from sweepstack.onbox.runner.sealing import CellFailure, Own, time_at
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
 
 LAST_LINE, TAIL = 200, 16384

@@ -7,6 +7,8 @@ memory. This module ends no process: a person decides whose it is and whether it
 What the driver calls utilization only says that some kernel ran. A card that is "100 %" busy at the power of an idle
 one does next to nothing: it waits, or its kernels are tiny. The queries are asked apart from the others: an old driver
 that does not know a field refuses the whole query.
+
+What the cards and the box's processes use now is read here, too; memory and CPUs of the box: `onbox.common.cgroup`.
 """
 
 from __future__ import annotations
@@ -16,13 +18,12 @@ import os
 import pwd
 import re
 import subprocess
-from collections.abc import Collection, Container, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan
-from sweepstack.onbox.common.tools import says
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan, stat_fields
+from sweepstack.onbox.common.run_process import says
 from sweepstack.onbox.runner.cell_processes import CELL, WORKER, of_workers
-from sweepstack.onbox.runner.resources import TICKS, driver_rows
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
 YOUNG_SECONDS = 120.0
@@ -32,6 +33,20 @@ FREED_SECONDS = 10.0
 FEW_BYTES = 1 << 30
 """Less than this on a GPU hinders no cell: a desktop, or the driver's own memory."""
 COMMAND_CHARS = 60
+
+GPU_SECONDS = 20.0
+GPU_FIELDS = {
+    "index": "index",
+    "name": "name",
+    "util": "utilization.gpu",
+    "memory_used": "memory.used",
+    "memory_total": "memory.total",
+    "temperature": "temperature.gpu",
+    "sm_clock": "clocks.sm",
+    "sm_clock_max": "clocks.max.sm",
+}
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def holders(
@@ -317,3 +332,58 @@ def _watts(text: str) -> float | None:
     with contextlib.suppress(ValueError):
         return float(text)
     return None  # [N/A], [Not Supported]
+
+
+class Usage(NamedTuple):
+    """What the processes of one session use: CPU seconds so far, bytes of memory now."""
+
+    cpu: float
+    rss: int
+
+
+def gpus(path: str | None = None) -> list[dict[str, Any]]:
+    """The driver's values of each GPU (percent, bytes, degrees, MHz), None for a missing one; empty without a GPU.
+
+    Blocks for GPU_SECONDS at most.
+    """
+    found = []
+    for words in driver_rows("gpu", list(GPU_FIELDS.values()), path):
+        gpu: dict[str, Any] = dict(zip(GPU_FIELDS, words))
+        for key in GPU_FIELDS:
+            if key != "name":
+                gpu[key] = int(gpu[key]) if gpu[key].isdigit() else None
+        for key in ("memory_used", "memory_total"):
+            gpu[key] = gpu[key] << 20 if gpu[key] is not None else None
+        found.append(gpu)
+    return found
+
+
+def driver_rows(what: str, fields: Sequence[str], path: str | None = None) -> list[list[str]]:
+    """The rows of `nvidia-smi --query-<what>`, each with one text for each of `fields`; empty without a driver, and
+    when it fails. Blocks for GPU_SECONDS at most."""
+    query = [f"--query-{what}=" + ",".join(fields), "--format=csv,noheader,nounits"]
+    try:
+        said = says("nvidia-smi", *query, seconds=GPU_SECONDS, path=path)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[word.strip() for word in line.split(",")] for line in said.splitlines()]
+    return [row for row in rows if len(row) == len(fields)]
+
+
+def usage(sessions: Collection[int]) -> dict[int, Usage]:
+    """What the processes of these sessions use, by session; empty without /proc."""
+    found: dict[int, Usage] = {}
+    wanted = {str(session) for session in sessions}
+    if not wanted:
+        return {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            with contextlib.suppress(OSError, IndexError, ValueError):  # it ended meanwhile
+                fields = stat_fields(name)
+                if fields[3] in wanted:
+                    before = found.get(int(fields[3]), Usage(0.0, 0))
+                    ticks = sum(int(field) for field in fields[11:15])  # with those of children that have ended
+                    found[int(fields[3])] = Usage(before.cpu + ticks / TICKS, before.rss + int(fields[21]) * PAGE)
+    return found

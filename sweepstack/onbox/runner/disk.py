@@ -2,19 +2,35 @@
 
 Only the scratch of sealed cells, and of workers that have ended, is ever removed. A full disk is no failure of a cell:
 no cell starts until there is room again, and then the queue goes on by itself.
+
+A worker's scratch is a folder of its own beside those of the others. It is removed only when the journal has that
+worker's end, its record says that it ran on this host, and no process of it is seen here: a proof can be wrong, and
+then its cells still write. What is mounted in such a folder is never removed with it.
+
+The person who has to make room is told what fills the disk, and when it will be full: caches and old checkpoints lie
+where no job looks for them, and a disk can be full by the number of its files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sweepstack.onbox.runner.dead_scratch import remove
+from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.mount_points import mounted_below
+from sweepstack.onbox.common.processes import scan
+from sweepstack.onbox.runner.cell_processes import of_workers
 from sweepstack.onbox.runner.records import Journal, say
 
 LEAST_BYTES, LEAST_INODES = 256 << 20, 1000
@@ -26,6 +42,29 @@ full one; if more than the second, or twice the largest cell, it was not."""
 PROBE_BYTES = 1 << 20
 NOWHERE = -1
 """No device: what is pruned there would not help."""
+
+LOOK_SECONDS = 10.0
+"""For all folders together: on a network mount one folder can take minutes."""
+GRACE_SECONDS = 2.0
+"""How much longer it is waited for a call of the system that does not come back."""
+AGAIN_SECONDS = 600.0
+SHOWN, SMALL = 4, 0.02
+"""So many folders; none that holds less than this part of what the largest one does."""
+WINDOW_SECONDS, LEAST_SECONDS = 3600.0, 600.0
+SOON_SECONDS = 6 * 3600.0
+HALF = 0.5
+"""A disk that is not yet half used has time, whatever its rate is."""
+CACHES = (
+    "~/.cache/huggingface",
+    "~/.cache/torch",
+    "~/.cache/pip",
+    "~/.cache/uv",
+    "~/.cache",
+    "~/.conda/pkgs",
+    "~/wandb",
+)
+ELSEWHERE = ("/opt/conda/pkgs", "/root/miniconda3/pkgs", "/tmp", "/var/tmp", "/dev/shm")
+VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR", "WANDB_DIR", "MODELSCOPE_CACHE")
 
 
 class Room(NamedTuple):
@@ -258,3 +297,188 @@ def hint(lack: Lack) -> str:
         return f"{lack.path} has {lack.free} inodes free, {lack.needed} are needed: remove small files there"
     more = f"{(lack.needed - lack.free) / 1e9:.2f} GB"
     return f"{lack.path} has {lack.free / 1e9:.2f} GB free: free {more} there, or enlarge it; it goes on by itself"
+
+
+def left_by_ended(own: Path, workers: Path, ended: Container[str]) -> list[Path]:
+    """Such folders beside `own`, this worker's. `workers`: the folder of all workers' records; `ended`: those whose end
+    the journal has. Reads only; empty where something can't be read. Blocks for a look at this host's processes."""
+    named = []
+    with contextlib.suppress(OSError), os.scandir(own.parent) as entries:
+        for entry in entries:
+            if entry.name == own.name or entry.name not in ended or not entry.is_dir(follow_symlinks=False):
+                continue
+            if entry.stat(follow_symlinks=False).st_uid == os.geteuid() and _was_here(workers / entry.name):
+                named.append(entry.name)
+    if not named:
+        return []
+    try:
+        seen = scan()
+    except Unreachable:
+        return []
+    return [own.parent / name for name in named if not of_workers(seen, {name}.__contains__)]
+
+
+def remove(folder: Path) -> int:
+    """Removes a folder, as far as that works; nothing where something is mounted in it. Returns the bytes that were
+    freed. Blocks."""
+    before = size_of(folder)
+    try:
+        if mounted_below(folder):
+            return 0
+    except OSError:
+        return 0
+    shutil.rmtree(folder, ignore_errors=True)
+    return max(0, before - size_of(folder))
+
+
+def size_of(folder: Path) -> int:
+    """Bytes that a folder takes on the disk."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total
+
+
+def _was_here(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "worker.json").read_bytes())["host"] == socket.gethostname())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+class Use(NamedTuple):
+    """What a folder holds on one disk. `whole`: the time was enough to see all of it."""
+
+    path: str
+    bytes: int
+    files: int
+    whole: bool
+
+
+class DiskUse:
+    """Looks at the folders of one box, at most every `AGAIN_SECONDS` on each disk. For one thread."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._seen: dict[tuple[str, int], tuple[float, str]] = {}
+        self._looking: threading.Thread | None = None
+        self._found: list[Use] = []
+        self._at, self._device = home, 0
+
+    def words(self, why: str, device: int, spec: Mapping[str, Any]) -> str:
+        """`: ~/.cache/huggingface 12.3 GB, …`, to end a sentence with; "" where no folder is known there. `why`: disk,
+        or inodes. Blocks for `LOOK_SECONDS` and `GRACE_SECONDS` at most."""
+        at, said = self._seen.get((why, device), (0.0, ""))
+        if not at or time.monotonic() - at > AGAIN_SECONDS:
+            said = self._look(why, device, list(self._folders(spec)))
+            self._seen[why, device] = time.monotonic(), said
+        return said
+
+    def _look(self, why: str, device: int, folders: list[Path]) -> str:
+        """In a thread of its own: a `stat` on a mount whose server is gone can hang for ever. While one hangs, no other
+        begins."""
+        if self._looking is None or not self._looking.is_alive():
+            self._found, self._device = [], device
+            self._looking = threading.Thread(
+                target=hogs, args=(self._each(folders), device, LOOK_SECONDS, self._found), daemon=True
+            )
+            self._looking.start()
+        self._looking.join(LOOK_SECONDS + GRACE_SECONDS)
+        if not self._looking.is_alive():
+            return _said(why, self._found)
+        seen = list(self._found) if device == self._device else []
+        return f"{_said(why, seen) or ': '}{', ' if seen else ''}{self._at} does not answer"
+
+    def _each(self, folders: Iterable[Path]) -> Iterator[Path]:
+        for folder in folders:
+            self._at = folder
+            yield folder
+
+    def _folders(self, spec: Mapping[str, Any]) -> Iterator[Path]:
+        box = self._home.parent.parent
+        yield from (self._home / name for name in ("cells", "checkpoints", "code", "envs"))
+        yield from (box / "scratch", box / "mnt" / "durable", box / "data")
+        given = {**((spec.get("network") or {}).get("env") or {}), **(spec.get("env") or {})}
+        names = [str(given[name]) for name in VARIABLES if name in given]
+        yield from (Path(os.path.expanduser(name)) for name in (*names, *CACHES, *ELSEWHERE))
+
+
+def hogs(folders: Iterable[Path], device: int, seconds: float, found: list[Use] | None = None) -> list[Use]:
+    """What these folders hold on the disk `device`, the largest first. A folder inside one that was seen, or the same
+    by another name, counts once, where it is named first. `found`: gets each as soon as it is known."""
+    ends, found = time.monotonic() + seconds, [] if found is None else found
+    seen: set[tuple[int, int]] = set()
+    for folder in folders:
+        use = _of(folder, device, ends, seen)
+        if use is not None and (use.bytes or use.files):
+            found.append(use)
+    return sorted(found, key=lambda use: -use.bytes)
+
+
+def _of(folder: Path, device: int, ends: float, seen: set[tuple[int, int]]) -> Use | None:
+    try:
+        top = os.stat(folder)
+    except OSError:
+        return None
+    size = files = 0
+    todo, whole = [os.path.realpath(folder)], True
+    if top.st_dev != device or (top.st_dev, top.st_ino) in seen:
+        return None
+    while todo:
+        if time.monotonic() > ends:
+            whole = False
+            break
+        try:
+            here = todo.pop()
+            status = os.stat(here)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    info = entry.stat(follow_symlinks=False)
+                    if info.st_dev != device:
+                        continue
+                    size, files = size + info.st_blocks * 512, files + 1
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+        except OSError:
+            continue  # gone meanwhile, or not ours to read
+    return Use(str(folder), size, files, whole)
+
+
+def _said(why: str, found: list[Use]) -> str:
+    def held(use: Use) -> int:
+        return use.files if why == "inodes" else use.bytes
+
+    most = sorted(found, key=held, reverse=True)[:SHOWN]
+    parts = []
+    for use in most:
+        if held(use) >= SMALL * held(most[0]):
+            amount = f"{use.files:,} files" if why == "inodes" else f"{use.bytes / 1e9:.1f} GB"
+            parts.append(f"{use.path} {'' if use.whole else 'more than '}{amount}")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+class Trend:
+    """How fast the free bytes or inodes of a disk shrink, by the looks of the last hour."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def seconds_left(self, at: float, free: int, total: int) -> float | None:
+        """In how many seconds none is left, at the rate since the first look of the last hour; None where that is not
+        known, not soon, or the disk is less than half used. `at`: now (monotonic)."""
+        if free < 0 or total <= 0:
+            self._seen.clear()
+            return None
+        self._seen.append((at, free))
+        while self._seen[0][0] < at - WINDOW_SECONDS:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        if at - since < LEAST_SECONDS or before <= free or 1 - free / total < HALF:
+            return None
+        left = free / ((before - free) / (at - since))
+        return left if left < SOON_SECONDS else None

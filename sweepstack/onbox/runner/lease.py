@@ -26,9 +26,8 @@ from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.common.processes import Process, end_all
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import of_cells
-from sweepstack.onbox.runner.hang import STUCK_SECONDS, Beat, Hang, LeftBehind, boot_time
 from sweepstack.onbox.runner.off import AGAIN_SECONDS, Sign, at_work, issue
-from sweepstack.onbox.runner.patrol import STALL_SECONDS
+from sweepstack.onbox.runner.patrol import STALL_SECONDS, STUCK_SECONDS, Beat, Hang, LeftBehind, boot_time
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Fatal, Journal, say
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
 

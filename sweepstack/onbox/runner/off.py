@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sweepstack.onbox.common.locks import is_held, take
-from sweepstack.onbox.runner.hang import boot_time
+from sweepstack.onbox.runner.patrol import boot_time
 from sweepstack.onbox.runner.records import LOCK_SECONDS, Journal, say
 
 GRACE_SECONDS = 600.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.processes import signal_group
-from sweepstack.onbox.common.tools import says
+from sweepstack.onbox.common.run_process import says
 
 PROBE_SECONDS = 60.0
 PYTHON = re.compile(r"(?:[\w./+-]*/)?python[0-9.]*")

@@ -32,6 +32,7 @@ from sweepstack.onbox.runner.attempt import Environment, describe
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.environment import (
     KEEP,
+    NetworkRefused,
     SecretsRefused,
     constrain,
     fill,
@@ -43,7 +44,6 @@ from sweepstack.onbox.runner.environment import (
     variables,
 )
 from sweepstack.onbox.runner.mounts import mount_variables, mounts_of, prepare
-from sweepstack.onbox.runner.network import NetworkRefused
 from sweepstack.onbox.runner.probe import gpus_asked, probe, understood
 from sweepstack.onbox.runner.records import Entry, Journal, now, say
 from sweepstack.onbox.runner.sealing import CellFailure

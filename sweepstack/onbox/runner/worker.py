@@ -4,9 +4,9 @@
     python runner.py SWEEP --worker-ended NAME --saw TEXT --by PERSON    a person says that it has ended
 
 Each is a process of its own, on any host that shares the box's folder. It is the runner of `main`, but for what
-follows from the others. It holds the journal's turn while it takes a cell (`shared_journal`). It does not wait for
+follows from the others. It holds the journal's turn while it takes a cell (`SharedJournal`). It does not wait for
 cells of others: where nothing is left to take, and where a worker is quiet for long, it looks whether their workers
-have ended (`workers`), takes what those left, and else ends. A set-up that another worker runs it waits for.
+have ended (`workers.Proofs`), takes what those left, and else ends. A set-up that another worker runs it waits for.
 
 The environment says of its allocation: SWEEPSTACK_WORKER_JOB and _TRY (what the scheduler calls it), _ENDS (when it
 ends, in seconds since 1970, or empty), SWEEPSTACK_NODE_SCRATCH (a folder of this host alone, or empty).
@@ -47,15 +47,25 @@ from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
 from sweepstack.onbox.runner.cut_checkpoint import any_there
-from sweepstack.onbox.runner.dead_scratch import left_by_ended, remove
-from sweepstack.onbox.runner.failure import is_final
+from sweepstack.onbox.runner.disk import left_by_ended, remove
+from sweepstack.onbox.runner.ending import is_final
 from sweepstack.onbox.runner.main import KILL_SECONDS, LOOK_SECONDS, Runner
 from sweepstack.onbox.runner.nodes import LOST_UNTIL
 from sweepstack.onbox.runner.patrol import PATROL, PATROL_SECONDS
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, outcome, say
-from sweepstack.onbox.runner.shared_journal import STOP_SECONDS, Fenced, SharedJournal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, Spec
-from sweepstack.onbox.runner.workers import ENDS, NAME, NODE_SCRATCH, WORKERS, Proofs, begin, who
+from sweepstack.onbox.runner.workers import (
+    ENDS,
+    NAME,
+    NODE_SCRATCH,
+    STOP_SECONDS,
+    WORKERS,
+    Fenced,
+    Proofs,
+    SharedJournal,
+    begin,
+    who,
+)
 
 TURN_SECONDS = 2.0
 """So long the main loop waits for its turn before it looks after its cells again."""

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Retired, Unproved, Unreachable
-from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import Answer, HttpClient

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import (
+    Billed,
     CanStop,
     CanStopItself,
     HasBalance,

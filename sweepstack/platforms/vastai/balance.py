@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from sweepstack.core.parallel import in_parallel
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
-from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.platforms.common.json_values import number

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
-from sweepstack.onbox.host.billed import Billed
 from sweepstack.onbox.host.capabilities import (
+    Billed,
     CanStop,
     CanStopItself,
     HasBalance,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from sweepstack.onbox.common.link_lock import LinkLock, state_of
+from sweepstack.onbox.common.locks import LinkLock, state_of
 
 FOLDER = Path("/mnt/lock")
 PATIENCE = 10.0

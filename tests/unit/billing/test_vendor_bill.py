@@ -10,7 +10,7 @@ import pytest
 from sweepstack.billing.ledger import Bill, Span, total
 from sweepstack.billing.vendor_bill import compare
 from sweepstack.core.records import LedgerEntry
-from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import Billed
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 PREFIX = "sweepstack-a1b2c3-"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sweepstack.billing.ledger import record_phase
 from sweepstack.cli.commands import ledger
-from sweepstack.onbox.host.billed import Billed
+from sweepstack.onbox.host.capabilities import Billed
 from tests.unit.cli.support import Box, World
 
 

@@ -12,7 +12,7 @@ from components.host_setup.network import network
 from components.host_setup.steps import facts, script
 from components.host_setup.tiers import tiers
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.host import mounts as places
+from sweepstack.onbox.host.preflight import claim
 from tests.unit.components.test_steps import run
 from tests.unit.loopback import Server, reply
 
@@ -31,8 +31,8 @@ def mirror() -> Iterator[Server]:
 def test_the_tier_that_outlives_a_host_is_looked_at(tmp_path: Path) -> None:
     place, root = tmp_path / "it's fs", tmp_path / "root"
     place.mkdir()
-    claim = {box_layout.DURABLE: {"tier": "durable", "path": str(place)}}
-    folder, native_id = places.claim(root, "box-0", claim)[box_layout.DURABLE]
+    asked = {box_layout.DURABLE: {"tier": "durable", "path": str(place)}}
+    folder, native_id = claim(root, "box-0", asked)[box_layout.DURABLE]
     link = root / "boxes" / BOX / box_layout.DURABLE
     link.parent.mkdir(parents=True)
     text = script([tiers([box_layout.DURABLE])], box=BOX, root=str(root))

@@ -12,8 +12,8 @@ import pytest
 
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.host import mounts as places
 from sweepstack.onbox.host.platform import BoxRequest, Wait
+from sweepstack.onbox.host.preflight import claim, where
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from tests.simulators.host import Host
@@ -27,7 +27,7 @@ def asked(place: Path, **more: Any) -> dict[str, dict[str, Any]]:
 
 def refused(root: Path, wanted: dict[str, dict[str, Any]]) -> str:
     with pytest.raises(RequestRefused) as caught:
-        places.claim(root, "box-0", wanted)
+        claim(root, "box-0", wanted)
     return str(caught.value)
 
 
@@ -43,17 +43,13 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_place_that_is_mounted_and_has_room_is_claimed_once(tmp_path: Path, small: Path) -> None:
     wanted = asked(small, mounted=True, files=20)
-    (folder, native_id) = places.claim(tmp_path / "root", "box-0", wanted)[box_layout.DURABLE]
+    (folder, native_id) = claim(tmp_path / "root", "box-0", wanted)[box_layout.DURABLE]
     assert (folder, native_id[:6]) == (str(small / "sweepstack"), "place-")
-    assert places.claim(tmp_path / "root", "box-1", wanted)[box_layout.DURABLE] == (folder, native_id), (
-        "another box's, too"
-    )
-    assert places.claim(tmp_path / "elsewhere", "box-0", wanted)[box_layout.DURABLE][1] == native_id, (
-        "and another host's"
-    )
+    assert claim(tmp_path / "root", "box-1", wanted)[box_layout.DURABLE] == (folder, native_id), "another box's, too"
+    assert claim(tmp_path / "elsewhere", "box-0", wanted)[box_layout.DURABLE][1] == native_id, "and another host's"
     assert sorted(os.listdir(small)) == ["sweepstack"]
     assert os.listdir(small / "sweepstack") == ["place.json"]
-    assert places.where(tmp_path / "root", native_id) == Path(folder)
+    assert where(tmp_path / "root", native_id) == Path(folder)
 
 
 def test_few_inodes_refuse_it_while_bytes_are_free(tmp_path: Path, small: Path) -> None:
@@ -69,8 +65,8 @@ def test_a_tier_that_is_too_small_for_the_artifacts_is_refused(tmp_path: Path, s
     said = refused(tmp_path, asked(small, mounted=True, bytes=900_000))
     assert "GB, and the artifacts of the sweep have 0.0009 GB at least, by their min. Free some of it" in said
     assert not (small / "sweepstack").exists()
-    places.claim(tmp_path, "box-0", asked(small, mounted=True, bytes=100_000))
-    places.claim(tmp_path, "box-1", asked(small, mounted=True, bytes=900_000))
+    claim(tmp_path, "box-0", asked(small, mounted=True, bytes=100_000))
+    claim(tmp_path, "box-1", asked(small, mounted=True, bytes=900_000))
     assert "has room for 0.00105 GB" in refused(tmp_path, asked(small, mounted=True, bytes=2_000_000))
 
 
@@ -82,7 +78,7 @@ def test_an_empty_mount_point_is_not_the_tier(tmp_path: Path) -> None:
         tmp_path, asked(place, mounted=True)
     )
     assert os.listdir(place) == []
-    claimed = places.claim(tmp_path, "box-0", asked(place))  # a person said that it is the tier
+    claimed = claim(tmp_path, "box-0", asked(place))  # a person said that it is the tier
     assert claimed[box_layout.DURABLE][0] == f"{place}/sweepstack"
 
 
@@ -90,11 +86,11 @@ def test_another_region_is_another_file_system(tmp_path: Path) -> None:
     here, there = tmp_path / "north", tmp_path / "south"
     here.mkdir()
     there.mkdir()
-    ours = places.claim(tmp_path, "box-0", asked(here))[box_layout.DURABLE][1]
+    ours = claim(tmp_path, "box-0", asked(here))[box_layout.DURABLE][1]
     said = refused(tmp_path, asked(there, expect=ours))
     assert f"than the one that this box's sealed cells and checkpoints lie on ({ours})" in said
     assert "Next: a host of that region under boxes.box-0.host" in said
-    assert places.claim(tmp_path, "box-0", asked(here, expect=ours))[box_layout.DURABLE][1] == ours
+    assert claim(tmp_path, "box-0", asked(here, expect=ours))[box_layout.DURABLE][1] == ours
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sweepstack.core.resources import BoxState
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
-from sweepstack.onbox.host import removal
+from sweepstack.onbox.host import box_folders
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.provider.resources import teardown as ending
@@ -195,8 +195,8 @@ def test_a_destroy_that_was_killed_half_way_may_finish(sweep: Sweep, monkeypatch
 
     def destroy(self: LocalPlatform, native_id: str, account: str) -> None:
         root = sweep.platform_root / "boxes" / native_id
-        removal.mark_ending(root, facts="box.json", ending="ending.json")
-        removal.empty(root, keep=("box.json", "ending.json", "tag", box_layout.JOURNAL))
+        box_folders.mark_ending(root, facts="box.json", ending="ending.json")
+        box_folders.empty(root, keep=("box.json", "ending.json", "tag", box_layout.JOURNAL))
         raise KeyboardInterrupt
 
     box = sweep.cleared() if how == "cleared" else sweep.box()

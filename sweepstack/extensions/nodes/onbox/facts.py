@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from sweepstack.onbox.common.canonical import hex_of
-from sweepstack.onbox.common.tools import says
+from sweepstack.onbox.common.run_process import says
 from sweepstack.onbox.runner.code import CodeCheck
 
 TOOL_SECONDS, TORCH_SECONDS = 60.0, 120.0

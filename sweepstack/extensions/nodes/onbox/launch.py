@@ -25,7 +25,7 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.nodes import Allocation
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 from sweepstack.onbox.runner.cell_processes import end_cells
-from sweepstack.onbox.runner.failure import last_exception
+from sweepstack.onbox.runner.ending import last_exception
 from sweepstack.onbox.runner.nodes import LOST_UNTIL, REMAINS
 
 from .command import on_each_node
