@@ -1,6 +1,6 @@
 """The lease of a box from the first second of its container, until a runner has taken over.
 
-A platform's start command runs this text alone (`platforms.common.start_lease`): with `home`, the folder that a runner
+A platform's start command runs this text alone (`platforms.common.renting`): with `home`, the folder that a runner
 would work in, and `seconds`, the lease. While nothing was ever launched there, it stops the box once no command has
 looked for so long (the file `looked`): it sends `requests` to the vendor, with the key that the vendor put into the
 container (`key`, a variable; `here`: that of the box's id). It tries again, after longer and longer pauses, and never

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sweepstack.onbox import start_lease
 from sweepstack.onbox.common.locks import is_held, take
 from sweepstack.onbox.host.capabilities import OwnStop
-from sweepstack.platforms.common import start_lease as command
+from sweepstack.platforms.common import renting
 from tests.onbox.harness import wait_for
 from tests.onbox.test_lease import KEY, Vendor, vendor
 
@@ -267,9 +267,9 @@ def test_each_look_renews_it_whatever_the_date(tmp_path: Path, date: float) -> N
 
 @contextlib.contextmanager
 def started(home: Path, vendor: Vendor, seconds: float, env: dict[str, str], **more: Any) -> Iterator[Any]:
-    stop = OwnStop("POST", vendor.url.replace("/pod/", f"/{command.HERE}/"), {"action": "stop", "id": command.HERE})
-    with mock.patch.multiple(command, PAUSE_SECONDS=0.05, **more):
-        text = command.text(seconds, str(home), "RUNPOD_API_KEY", "RUNPOD_POD_ID", (stop,))
+    stop = OwnStop("POST", vendor.url.replace("/pod/", f"/{renting.HERE}/"), {"action": "stop", "id": renting.HERE})
+    with mock.patch.multiple(renting, PAUSE_SECONDS=0.05, **more):
+        text = renting.lease_text(seconds, str(home), "RUNPOD_API_KEY", "RUNPOD_POD_ID", (stop,))
     assert len(text) < 3300, "a vendor takes 4096 characters, and there is more in a start command"
     process = subprocess.Popen([sys.executable, "-c", text], env={"PATH": os.environ["PATH"], **env})
     try:

@@ -13,7 +13,7 @@ import pytest
 
 from sweepstack.onbox.common.errors import StillCreating
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common import start_lease
+from sweepstack.platforms.common import renting
 from sweepstack.platforms.registry import load_platform
 from tests.rented import world
 from tests.simulators import machines
@@ -53,8 +53,8 @@ def bare(platform: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         monkeypatch.setenv(its.key, customers.key)
         monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.02")
         monkeypatch.setenv("XDG_DATA_HOME", str(base / "data"))  # where this machine remembers what a tag has rented
-        monkeypatch.setattr(start_lease, "PAUSE_SECONDS", 0.2)
-        monkeypatch.setattr(start_lease, "GONE_SECONDS", 5.0)
+        monkeypatch.setattr(renting, "PAUSE_SECONDS", 0.2)
+        monkeypatch.setattr(renting, "GONE_SECONDS", 5.0)
         if world.RETIRED and world.has_older_interface(platform):
             customers.sim.faults.add("retired", its.older, times=None)
             monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.002")

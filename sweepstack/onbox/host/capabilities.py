@@ -54,7 +54,7 @@ class OwnStop(NamedTuple):
 class CanStopItself(Platform, Protocol):
     """A platform that puts a key into each box, with which the box can stop itself.
 
-    Its create adds `platforms.common.start_lease` to the box's start command, where the request has `lease_seconds`."""
+    Its create adds `platforms.common.renting` to the box's start command, where the request has `lease_seconds`."""
 
     def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         """The requests that stop this box, each one alone: the box sends the next one where the platform does not

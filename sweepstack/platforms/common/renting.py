@@ -2,17 +2,23 @@
 
 `create` is the order: lock, find, wanted?, rent, made, too dear?, ready. `first_granted` asks for the offers, one after
 another; `until_ready` waits. `look_again` looks several times for what a create with a lost answer may have made:
-lists lag behind.
+lists lag behind. `lease_text` is what a start command runs so that a lease holds from a container's first second: the
+text of `onbox.start_lease`, which goes to the vendor with the request that rents the box.
 """
 
 from __future__ import annotations
 
+import ast
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Generic, TypeVar
 
+from sweepstack.onbox import start_lease
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable, one_line
+from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver, Watch
@@ -25,6 +31,18 @@ LOOKS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 """Seconds before each look for a box whose create may have been carried out."""
 CENT_OF_A_CENT = 1e-4
 """USD. A price that is so much above the highest one is not above it: prices are rounded."""
+
+HERE = start_lease.HERE
+"""Stands for the box's own id in its requests: a start command is written before there is one."""
+LEASE_VARIABLE = "SWEEPSTACK_LEASE"
+LEASE_COMMAND = (
+    f'while :; do command -v python3 > /dev/null && python3 -c "${LEASE_VARIABLE}"; sleep 5; done > /dev/null 2>&1 '
+    "< /dev/null &"
+)
+"""Runs the text in `LEASE_VARIABLE`, in the background, as soon as there is a Python, and again should it be killed."""
+PAUSE_SECONDS = 5.0
+GONE_SECONDS = 120.0
+"""A box may take so long to end after it was asked for. `launch` waits longer than for this and two requests."""
 
 
 @dataclass(frozen=True)
@@ -260,3 +278,27 @@ def sent_or_found(
         if found is None:
             raise
         return found
+
+
+def lease_text(seconds: float, home: str, key: str, here: str, requests: Iterable[OwnStop]) -> str:
+    """The program, to be run by `LEASE_COMMAND`. `key` and `here`: the variables of the container that hold the key and the
+    box's id. `requests`: as `CanStopItself.own_stop`, with `HERE` for the id."""
+    asked = {"seconds": seconds, "home": home, "key": key, "here": here, "pause": PAUSE_SECONDS, "gone": GONE_SECONDS}
+    sent = [(asked.method, asked.url, dict(asked.body)) for asked in requests]
+    return f"{_lease_program()}\nhold(**{asked | {'requests': sent}!r})"
+
+
+@cache
+def _lease_program() -> str:
+    """The source without what only people read: docstrings, annotations, comments."""
+    tree = ast.parse(Path(start_lease.__file__).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            said = ast.get_docstring(node, clean=False) is not None
+            node.body = node.body[1:] if said else node.body
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    tree.body = [one for one in tree.body if not (isinstance(one, ast.ImportFrom) and one.module == "typing")]
+    return ast.unparse(tree).replace("    ", " ")

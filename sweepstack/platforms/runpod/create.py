@@ -35,7 +35,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.offers import Constraints, Offer, no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Told, Wait, not_as_asked
-from sweepstack.platforms.common import probe, renting, start_lease
+from sweepstack.platforms.common import probe, renting
 from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.common.json_values import number
@@ -294,10 +294,10 @@ def create_pod(
         "args": f"sh -c '{START}'",
     }
     if request.lease_seconds is not None:
-        stop = own_stop(start_lease.HERE)
-        held = start_lease.text(request.lease_seconds, f"{ROOT}/{HOME}", "RUNPOD_API_KEY", "RUNPOD_POD_ID", stop)
-        body["env"][start_lease.VARIABLE] = held
-        body["args"] = f"sh -c '{start_lease.COMMAND} {START}'"
+        stop = own_stop(renting.HERE)
+        held = renting.lease_text(request.lease_seconds, f"{ROOT}/{HOME}", "RUNPOD_API_KEY", "RUNPOD_POD_ID", stop)
+        body["env"][renting.LEASE_VARIABLE] = held
+        body["args"] = f"sh -c '{renting.LEASE_COMMAND} {START}'"
     if data_centers:
         body["dataCenterIds"] = data_centers
     return body

@@ -2,39 +2,46 @@
 
 Nothing is rented here, and no call costs money. Each host is an account. Inputs and state name the adapter with its
 host, `ssh:user@host:port`, so that another machine can delete the box weeks later. `onbox.host.agent` runs on the host.
+Boxes and volumes are folders there, reached over one connection.
 
-Proves that a host at a new address is the same machine: its port or address changed.
-
-Two things have to agree: the host key is the one that was pinned, and the boxes' folder there belongs to the box's
-account. Either alone proves nothing: a host key may be part of an image, and any machine can claim any account.
+That a host at a new address is the same machine is proved by two things, which have to agree: the host key is the one
+that was pinned, and the boxes' folder there belongs to the box's account. Either alone proves nothing: a host key may
+be part of an image, and any machine can claim any account.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.channel.host_address import HostAddress
+from sweepstack.channel.host_keys import Pin, fingerprint
 from sweepstack.channel.prefetch import PrefetchesBoxes
+from sweepstack.channel.ssh import pin_host_key
+from sweepstack.channel.ssh import route as ssh_route
 from sweepstack.channel.ssh.config import completed
+from sweepstack.channel.ssh.options import Way
 from sweepstack.core.box_end import Moves
-from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, StillCreating, Unreachable
+from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import (
+    ConfigError,
+    PlatformError,
+    RequestRefused,
+    StillCreating,
+    Unreachable,
+    WrongAccount,
+)
+from sweepstack.onbox.common.units import skew_words
 from sweepstack.onbox.host.capabilities import CanStop, HasPeers, IsHost, ReadsVolumes
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, VolumeRecord, Wait
 from sweepstack.platforms.ssh.api import Caller
-from sweepstack.platforms.ssh.channel import closed, open_channel, volume_channel
-from sweepstack.platforms.ssh.states import record_of, volume_of
 
 if TYPE_CHECKING:
-    from sweepstack.channel.prefetch import Question
-    from sweepstack.channel.ssh.options import Way
-    from sweepstack.onbox.agent.channel import Channel, SshEndpoint
-from sweepstack.channel.host_keys import Pin, fingerprint
-from sweepstack.channel.ssh import pin_host_key
-from sweepstack.channel.ssh import route as ssh_route
-from sweepstack.channel.ssh.options import Way
-from sweepstack.onbox.common.errors import WrongAccount
+    from sweepstack.channel.prefetch import Answers, Question
+    from sweepstack.channel.ssh.channel import SshChannel
+    from sweepstack.onbox.agent.channel import Channel
 
 
 def connect() -> SshPlatform:
@@ -310,3 +317,60 @@ def _ways_out(new: HostAddress, former: HostAddress) -> str:
         f"machine a box of its own under a new name. If it is the same machine with a new key: compare it there, then "
         f"`sweepctl confirm host BOX --host {new} --saw SHA256:…`"
     )
+
+
+def record_of(said: Any, host: str, keys: Iterable[str], endpoint: SshEndpoint | None, skew: float) -> BoxRecord:
+    """The record of a box. `host`: its name in messages. `keys`: the host's pinned fingerprints. `skew`: seconds that
+    its clock is ahead of ours. Raises Unreachable when the answer can't be read."""
+    try:
+        at = datetime.fromisoformat(said["created_at"]) if said["created_at"] else None
+        known: dict[str, Any] = {
+            "phase": Phase(said["phase"]),
+            "created_at": None if at is None else at - timedelta(seconds=skew),  # the host said it by its own clock
+            "note": said["note"] or skew_words(skew),
+        }
+        return BoxRecord(**{**said, **known, "endpoint": endpoint, "host_keys": tuple(keys)})
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unreachable(f"{host} gave an answer that can't be one: {error}") from error
+
+
+def volume_of(said: Any) -> VolumeRecord:
+    """The record of a volume."""
+    mounted = said["mounted_by"]
+    return VolumeRecord(**{**said, "mounted_by": None if mounted is None else tuple(mounted)})
+
+
+def open_channel(
+    caller: Caller,
+    native_id: str,
+    root: str,
+    mounts: Mapping[str, str],
+    closed: Callable[[], str],
+    answers: Answers | None = None,
+) -> SshChannel:
+    """A channel, which does not connect yet. `root`: the box's folder on the host. `mounts`: path on the box → path on
+    the host. `closed`: why nothing may be started on the box, "" when it may. `answers`: prefetched answers."""
+    from sweepstack.channel.ssh.channel import SshChannel
+
+    return SshChannel(
+        native_id,
+        caller.way.endpoint,
+        root=root,
+        mounts=mounts,
+        closed=closed,
+        links=caller.connections(),
+        answers=answers,
+    )
+
+
+def volume_channel(caller: Caller, native_id: str, content: str, mount: str) -> SshChannel:
+    """A channel to a volume. `content`: its folder on the host. `mount`: as in `ReadsVolumes.volume_channel`."""
+    root, mounts = (content.rpartition("/")[0], {mount: content}) if mount else (content, {})
+    return open_channel(caller, native_id, root, mounts, lambda: "is a volume without its box: nothing runs on it")
+
+
+def closed(record: BoxRecord) -> str:
+    """Why nothing may be started on the box, as the end of a sentence; "" when it may."""
+    if record.phase.at_rest:
+        return f"is {record.phase}: nothing runs on it until it is started again"
+    return "is being destroyed: nothing is started on it any more" if record.phase is Phase.ENDING else ""

@@ -24,19 +24,27 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe, renting, start_lease
+from sweepstack.platforms.common import probe, renting
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, look_again
 from sweepstack.platforms.common.tag_lock import Memory
 from sweepstack.platforms.vastai import volumes
-from sweepstack.platforms.vastai.api import VERB_SECONDS
-from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Row
 from sweepstack.platforms.vastai.offers import Ask, disk_for, market_at, up_to_step
-from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.power import end_for_sure, own_stop
 from sweepstack.platforms.vastai.session import Session, box_number, still_creating
-from sweepstack.platforms.vastai.states import BILLS, FOLDERS, ROOT, answers, is_fatal, status_message
+from sweepstack.platforms.vastai.states import (
+    BILLS,
+    FOLDERS,
+    ROOT,
+    NoSuchThing,
+    RentedAnyway,
+    StartQueued,
+    answers,
+    is_fatal,
+    status_message,
+)
 
 DEFAULT_IMAGE = "ubuntu:22.04"
 """Small, so that it is pulled quickly; the driver's libraries come from the host."""
@@ -225,12 +233,12 @@ class Renting:
     def _on_start(self) -> str:
         """With the lease from the first second, where there is one. The text is in it and not among the variables: it
         is not documented how long one may be."""
-        seconds, stop = self._request.lease_seconds, own_stop(start_lease.HERE)
+        seconds, stop = self._request.lease_seconds, own_stop(renting.HERE)
         if seconds is None:
             return ON_START
         home = f"{ROOT}/{box_layout.HOME}"
-        held = start_lease.text(seconds, home, "CONTAINER_API_KEY", "CONTAINER_ID", stop)
-        return f"{start_lease.VARIABLE}=$(cat << \\END\n{held}\nEND\n)\n{start_lease.COMMAND}\n{ON_START}"
+        held = renting.lease_text(seconds, home, "CONTAINER_API_KEY", "CONTAINER_ID", stop)
+        return f"{renting.LEASE_VARIABLE}=$(cat << \\END\n{held}\nEND\n)\n{renting.LEASE_COMMAND}\n{ON_START}"
 
     def _undo(self, error: RentedAnyway) -> None:
         """Destroys the instance that a refused request made. It runs nothing yet, and no other call can have made

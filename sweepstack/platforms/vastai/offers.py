@@ -18,8 +18,7 @@ from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import instant, number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
-from sweepstack.platforms.vastai.api import Client, Source
-from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.api import Client, Row, Source
 
 MIN_DISK_GB, DEFAULT_DISK_GB = 10, 20
 HOURS_PER_MONTH = 730

@@ -24,11 +24,18 @@ from sweepstack.platforms.common.deadline import Lasting
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, until_ready
-from sweepstack.platforms.vastai.api import VERB_SECONDS, base_url
-from sweepstack.platforms.vastai.errors import NoSuchThing, StartQueued
-from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Row, base_url
 from sweepstack.platforms.vastai.session import Session, still_creating
-from sweepstack.platforms.vastai.states import BILLS, CONTRACT_OVER, MAY_START, asked_above, settled, status_message
+from sweepstack.platforms.vastai.states import (
+    BILLS,
+    CONTRACT_OVER,
+    MAY_START,
+    NoSuchThing,
+    StartQueued,
+    asked_above,
+    settled,
+    status_message,
+)
 
 STOP_SECONDS = 60.0
 GONE_SECONDS = 90.0

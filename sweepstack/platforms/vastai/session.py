@@ -12,8 +12,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Wait
 from sweepstack.platforms.common.box_session import Names, first_of
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.platforms.vastai.api import VERB_SECONDS, Client
-from sweepstack.platforms.vastai.pages import Row
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Client, Row
 from sweepstack.platforms.vastai.states import record_of
 
 READ_AGE_SECONDS = 8.0

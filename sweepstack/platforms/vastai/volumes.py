@@ -25,11 +25,10 @@ from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import look_again
-from sweepstack.platforms.vastai.api import VERB_SECONDS
-from sweepstack.platforms.vastai.errors import NoSuchThing
+from sweepstack.platforms.vastai.api import VERB_SECONDS, Row
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
-from sweepstack.platforms.vastai.pages import Row
 from sweepstack.platforms.vastai.session import Session
+from sweepstack.platforms.vastai.states import NoSuchThing
 
 REGION = re.compile(r"machine:([1-9]\d{0,17})")
 _ID = re.compile(r"([1-9]\d{0,17})\.([0-9a-z]{1,20})")

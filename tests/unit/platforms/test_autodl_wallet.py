@@ -15,8 +15,7 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.adapters import adapters
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.operations.balances import left_at
-from sweepstack.platforms.autodl.api import Api, refused
-from sweepstack.platforms.autodl.wallet import CNY_PER_USD, AutodlWallet, connect
+from sweepstack.platforms.autodl.wallet import CNY_PER_USD, Api, AutodlWallet, connect, refused
 from sweepstack.platforms.common.http_client import Answer
 from sweepstack.platforms.registry import has_wallet, payer
 from sweepstack.status.money import runways

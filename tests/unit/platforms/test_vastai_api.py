@@ -24,7 +24,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.vastai.api import QUOTAS, Client
-from sweepstack.platforms.vastai.errors import NoSuchThing, RentedAnyway, StartQueued
+from sweepstack.platforms.vastai.states import NoSuchThing, RentedAnyway, StartQueued
 from tests.unit.platforms.loopback import Reply, Request
 from tests.unit.platforms.vastai_world import LIST, V0, World, instance
 
@@ -211,7 +211,7 @@ def test_a_list_of_nonsense_is_nothing_known(world: World, changes: dict[str, An
 
 @pytest.mark.parametrize("tokens", ["same", "new"])
 def test_a_list_without_end_ends(world: World, monkeypatch: pytest.MonkeyPatch, tokens: str) -> None:
-    monkeypatch.setattr("sweepstack.platforms.vastai.pages._PAGES", 5)
+    monkeypatch.setattr("sweepstack.platforms.vastai.api._PAGES", 5)
     world.add(1, "a")
 
     def page(request: Request) -> Reply:

@@ -19,7 +19,7 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unreachable,
 )
-from sweepstack.platforms.vastai.errors import NoSuchThing, Refusal, RentedAnyway, StartQueued, error_for
+from sweepstack.platforms.vastai.states import NoSuchThing, Refusal, RentedAnyway, StartQueued, error_for
 
 
 def envelope(error: str, msg: str = "") -> str:
