@@ -91,9 +91,9 @@ def _default(parameter: Any) -> str:
 
 def resources_page() -> str:
     """Inputs of every resource, what a change of each does, and what the state adds."""
-    from sweepstack.core.attribute_docs import inherited_docs
     from sweepstack.provider.dispatch import HANDLERS, handler_for
     from sweepstack.provider.resources.base import Decision
+    from sweepstack.provider.schema import inherited_docs
 
     meaning = {
         Decision.UPDATE: "in place",
@@ -248,8 +248,8 @@ def stack_config_page() -> str:
     from sweepstack.config.model import SweepConfig
     from sweepstack.config.problems import anchor_of
     from sweepstack.config.store import StoreShape
-    from sweepstack.core.attribute_docs import attribute_docs
     from sweepstack.core.records import Approval
+    from sweepstack.provider.schema import attribute_docs
 
     page = (DOCS / "stack-config.md").read_text(encoding="utf-8")
     for shape in sorted((shapes_below(SweepConfig) | shapes_below(StoreShape)) - {Approval}, key=anchor_of):
@@ -295,7 +295,7 @@ def two_mistakes() -> str:
 def policy_page() -> str:
     """docs/policy.md with its table of keys made anew from the model; prose stays."""
     from sweepstack.config.policy import Policy
-    from sweepstack.core.attribute_docs import attribute_docs
+    from sweepstack.provider.schema import attribute_docs
 
     page, said = (DOCS / "policy.md").read_text(encoding="utf-8"), attribute_docs(Policy)
     head, heading, section = page.partition(f"\n## {Policy.anchor}\n")
@@ -305,8 +305,8 @@ def policy_page() -> str:
 
 def shapes_below(shape: Any) -> set[Any]:
     """`shape` and every model that its fields hold, but for those inside an approval: its rows describe them."""
-    from sweepstack.core.attribute_docs import models_in
     from sweepstack.core.records import Approval
+    from sweepstack.provider.schema import models_in
 
     found = {shape}
     if shape is not Approval:

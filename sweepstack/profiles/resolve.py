@@ -12,7 +12,7 @@ Resolves how a box of a platform stops itself once its lease is over. Pure.
 Whether what a sweep leaves behind fits where it is sealed, by the `min` of its artifacts. Pure.
 
 Where a box alone is the place, that is its share of the cells; else it is one place for all. What is really there is
-looked at later: a volume's size in the preview (`provider.resources.volume_lifecycle`), a host's when its box is made.
+looked at later: a volume's size in the preview (`provider.resources.volume`), a host's when its box is made.
 """
 
 from __future__ import annotations

@@ -525,7 +525,7 @@ MUTANTS = (
         "call a box up that is only shown as ended",
         (
             Patch(
-                "sweepstack/provider/resources/wait_running.py",
+                "sweepstack/provider/resources/stop.py",
                 "        record = look.once()\n",
                 "        record = look.once()\n        if record.phase is Phase.UNKNOWN:\n            return record\n",
             ),

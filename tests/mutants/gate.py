@@ -120,7 +120,7 @@ GATE = (
     ),
     _mutant(
         "gate: what the records have hides why the state's approval of a volume does not count",
-        "sweepstack/provider/resources/volume_lifecycle.py",
+        "sweepstack/provider/resources/volume.py",
         "            if by_record.allowed or state.approval is None:",
         "            if True:",
         "tests/unit/provider/test_volume.py::test_a_word_on_record_that_does_not_count_hides_no_reason_of_the_state_s",

@@ -98,14 +98,14 @@ LEASE = (
     ),
     Mutant(
         "take a cell that only writes for one that does nothing",
-        (Patch(f"{RUNNER}/hang.py", " or wrote != self._wrote or ", " or "),),
+        (Patch(f"{RUNNER}/patrol.py", " or wrote != self._wrote or ", " or "),),
         (f"{TESTS}::test_a_cell_without_a_runner_that_hardly_computes_is_not_ended[writes]",),
     ),
     Mutant(
         "end a runner that hangs while a cell works",
         (
             Patch(
-                f"{RUNNER}/hang.py",
+                f"{RUNNER}/patrol.py",
                 "self._still = 0.0 if works else self._still + passed",
                 "self._still = self._still + passed",
             ),

@@ -143,7 +143,7 @@ STOPPED = (
     ),
     _mutant(
         "a drained box that we stopped is started by the next up",
-        "sweepstack/provider/resources/restart.py",
+        "sweepstack/provider/resources/stop.py",
         "journal = seen.journal if seen.journal is not None else _whole_copy(box, state)",
         "journal = seen.journal",
         KEPT + "test_an_up_starts_no_box_that_has_nothing_to_run",

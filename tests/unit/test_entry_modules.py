@@ -34,12 +34,7 @@ EXCEPT = {
     ),
     "sweepstack/provider/resources/teardown.py": ({"BoxContext"}, "makes the context of a state, for handlers"),
     "sweepstack/provider/resources/want_gone.py": ({"BoxContext"}, "judges boxes that the program names no more"),
-    "sweepstack/provider/resources/volume_lifecycle.py": (
-        {"load_platform", "Evidence", "VolumeContext"},
-        "makes the context of a state; previews inputs that lack values; tells the stack that keeps a volume",
-    ),
     "sweepstack/provider/resources/market.py": ({"load_platform"}, "asks an account before there is a box"),
-    "sweepstack/provider/resources/scheduling.py": ({"load_platform"}, "asks a cluster before there is a box"),
     "sweepstack/operations/pull.py": ({"load_platform"}, "reads the volume of a box that does not answer"),
     "sweepstack/operations/balances.py": ({"load_platform"}, "asks an account, and no box"),
     "sweepstack/provider/sharing.py": ({"Evidence"}, "it is the entry of the program's question"),

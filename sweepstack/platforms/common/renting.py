@@ -281,8 +281,8 @@ def sent_or_found(
 
 
 def lease_text(seconds: float, home: str, key: str, here: str, requests: Iterable[OwnStop]) -> str:
-    """The program, to be run by `LEASE_COMMAND`. `key` and `here`: the variables of the container that hold the key and the
-    box's id. `requests`: as `CanStopItself.own_stop`, with `HERE` for the id."""
+    """The program, to be run by `LEASE_COMMAND`. `key` and `here`: the variables of the container that hold the key and
+    the box's id. `requests`: as `CanStopItself.own_stop`, with `HERE` for the id."""
     asked = {"seconds": seconds, "home": home, "key": key, "here": here, "pause": PAUSE_SECONDS, "gone": GONE_SECONDS}
     sent = [(asked.method, asked.url, dict(asked.body)) for asked in requests]
     return f"{_lease_program()}\nhold(**{asked | {'requests': sent}!r})"

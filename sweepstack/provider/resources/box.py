@@ -14,16 +14,22 @@ A platform takes so many requests a minute, from all boxes together, so their de
 box counts from its own turn: the moment its platform has accepted the delete. Until then its clock starts anew whenever
 another box in the line had its turn or is done, since the line moves then. If the line does not move for that long, the
 wait ends. The number of boxes is finite, so every wait ends.
+
+A change that would replace the box is answered with a new box beside the old one, to be written instead.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.lease import lease_seconds
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
@@ -57,7 +63,6 @@ from sweepstack.provider.resources import (
     manual_end,
     market,
     policy,
-    runway,
     stop,
     teardown,
     want_gone,
@@ -65,7 +70,7 @@ from sweepstack.provider.resources import (
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import charge, generation_of, outputs_of, rent, seen_of
 from sweepstack.provider.resources.held_by_another import sign_new
-from sweepstack.provider.resources.replace_hint import recipe
+from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import take_back
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
@@ -150,7 +155,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = BoxContext(BoxFacts.of(rented), rented.adapter, evidence)
         warn_of_second_box(op, box, rented)
         if dry_run:
-            runway.say_runway(op, rented, evidence)
+            before_renting.say_runway(op, rented, evidence)
         judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
@@ -200,7 +205,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             inputs = policy.require(op, evidence, inputs, market.bills(inputs.adapter))
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             before_renting.refuse_past(op, store, inputs.budget, inputs.name, price)
-            runway.require(op, inputs, evidence, price)
+            before_renting.require(op, inputs, evidence, price)
             before_renting.smoke_first(op, inputs.smoke, inputs.name)
         tag = box_tag(inputs.identity, inputs.name, generation)
         held_by_another.refuse_held(op, platform, store, tag, existing)
@@ -274,7 +279,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         """Refuses what the account's balance does not carry."""
         if inputs.get("want", "running") == "running" and isinstance(inputs.get("adapter"), str):
             known = inputs.get("evidence")
-            runway.preview(op, inputs, Evidence(known) if isinstance(known, str) else None)
+            before_renting.preview(op, inputs, Evidence(known) if isinstance(known, str) else None)
 
     def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
         box = teardown.context_of(state)
@@ -576,3 +581,86 @@ class Turn:
         with _lock:
             _moved[self._line] = now = time.monotonic()
         return now
+
+
+def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequence[str], *, stack: str) -> str:
+    """The commands by which the cells move, as lines of text, with the costs as far as they were measured."""
+    if set(changed) - {"resources"}:
+        return (
+            f"To move: undo it and end this sweep here (sweepctl finish --stack {stack}), or begin beside it there "
+            "(sweepctl init NAME): in this version all boxes of a sweep are on one platform and mount the same volume"
+        )
+    name = free_name(old, judgement.box.evidence)
+    wanted = _flow({"want": "running", "resources": new.resources})
+    cells = judgement.seen.journal.cells if judgement.seen.journal else {}
+    lines = [line.name for line in judgement.verdict.cells]
+    waiting = [cell for cell in lines if not started(cells.get(cell))]
+    staying = [cell for cell in lines if started(cells.get(cell)) and not _ended(cells[cell])]
+    count = f"{len(waiting)} cell{'' if len(waiting) == 1 else 's'}"
+    rows = [
+        "To move instead:",
+        f"  1. undo the change, and add below boxes:   {name}: {wanted}",
+        f"  2. pulumi up --stack {stack}    (of {count} not started, {name}'s share moves; what started stays)",
+        f"  3. sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {old.name}",
+        f"  costs     {_cost(judgement, staying)}",
+        "  again     nothing that is sealed is trained or copied again; code and set-up are shipped to the new box",
+    ]
+    return "\n".join(rows)
+
+
+def free_name(old: BoxInputs, evidence: Evidence) -> str:
+    """A name that no box of this sweep ever had."""
+    try:
+        taken = {birth.box for birth in evidence.store.births()}
+    except EvidenceError:
+        taken = {old.name}
+    stem = old.name[:36].rstrip("-")
+    return next(name for number in range(2, 10_000) if (name := f"{stem}-{number}") not in taken)
+
+
+def _cost(judgement: Judgement, staying: Sequence[str]) -> str:
+    """What the old box costs until its own cells are done. If something is not known, it says so."""
+    price, box = judgement.facts.price_per_hour, judgement.facts.name
+    if not staying:
+        return f"{box} has no cell at work, so it can end at once"
+    cells = "its started cell is" if len(staying) == 1 else f"its {len(staying)} started cells are"
+    what = f"{box} bills on until {cells} done"
+    hours = _hours_left(judgement.seen.journal, staying, judgement.seen.skew)
+    rate = "at a price that is not on record" if price is None else f"at ${spell_rate(price)}/h"
+    if hours is None:
+        return f"{what}, {rate}; how long is not known: no cell was sealed here yet"
+    total = "" if price is None else f", ${hours * price:.2f} in all"
+    return f"{what}, {rate}, about {hours:.2f} h by the median of its sealed cells{total}"
+
+
+def _hours_left(journal: Journal | None, staying: Sequence[str], skew: float) -> float | None:
+    """Hours until the last of the started cells is done, as if they ran side by side; None if no cell was sealed to
+    measure by."""
+    if journal is None:
+        return None
+    took = [
+        (cell.ended_at - cell.started_at).total_seconds()
+        for cell in journal.cells.values()
+        if cell.state == "sealed" and cell.ended_at is not None and cell.started_at is not None
+    ]
+    if not took:
+        return None
+    now, median = datetime.now(UTC) + timedelta(seconds=skew), statistics.median(took)
+    begun = [journal.cells[name].started_at for name in staying]
+    left = [median - (now - at).total_seconds() for at in begun if at is not None]
+    return max([0.0, *left]) / 3600
+
+
+def _ended(progress: CellProgress) -> bool:
+    return progress.state in ("sealed", "dropped") or progress.final
+
+
+def _flow(value: Any) -> str:
+    """The value as one line of YAML that a person can paste."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value if isinstance(value, str) and value.replace("-", "").isalnum() else json.dumps(value)

@@ -9,7 +9,7 @@ import shlex
 from datetime import UTC, datetime
 
 from sweepstack.core.records import Birth
-from sweepstack.evidence.backend_lease import folder_here, same, taken_over
+from sweepstack.evidence.backend_lease import backend_name, folder_here, same, taken_over
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.box_layout import tag_prefix
@@ -17,7 +17,6 @@ from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.observe import observe
-from sweepstack.provider.backend import backend_name
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.ownership import HELD, Owner, read_owner, sign, who

@@ -21,7 +21,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCr
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, made_by, rented_at
-from sweepstack.provider.resources import before_renting, policy, teardown, volume_lifecycle, want_gone
+from sweepstack.provider.resources import before_renting, policy, teardown, volume, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
@@ -67,7 +67,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             return Checked(new)
         judged = want_gone.judge_leaving(Evidence(evidence_of(op, new.pull_to)), new.leaving, _rules(new), full=False)
         words = {judgement.facts.name: judgement.verdict.headline for judgement in judged}
-        words |= volume_lifecycle.leaving_words(new.leaving)
+        words |= volume.leaving_words(new.leaving)
         return Checked(new.model_copy(update={"clearances": words}))
 
     def _under_policy(
@@ -163,7 +163,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             want_gone.take_back(evidence, old.leaving, new.leaving)
         if new.leaving is not None:
             want_gone.clear(op, evidence, new.leaving, _rules(new))
-            volume_lifecycle.clear_leaving(evidence, new.leaving)
+            volume.clear_leaving(evidence, new.leaving)
         if new.budget != old.budget:
             before_renting.keep_budget(evidence, new.budget)
         return IdentityState(**new.model_dump(), identity=old.identity, evidence=evidence.uri)

@@ -29,7 +29,7 @@ from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.provider.resources import runway
+from sweepstack.provider.resources import before_renting
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
 
@@ -101,7 +101,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         return []
     if found is None:
         if isinstance(price := inputs.get("price_per_hour"), int | float):
-            runway.foresee(op, inputs, float(price), evidence)
+            before_renting.foresee(op, inputs, float(price), evidence)
         return []
     if volume and elsewhere:
         where = volume.region or volume.location
@@ -140,7 +140,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         op.warn(f"box {name}: {until}. Next: sweepctl place --next --stack {op.stack}")
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
-    runway.foresee(op, inputs, offer.price_per_hour, evidence)
+    before_renting.foresee(op, inputs, offer.price_per_hour, evidence)
     return []
 
 

@@ -5,6 +5,8 @@ Keeps the folders of downloads that a box began with, whatever a newer profile s
 A cache that moves is downloaded again, by cells that have begun. What a person writes in the stack file does move.
 
 What launching is told of a queue.
+
+A cluster is asked, before anything is made there, whether it would run a box's workers.
 """
 
 from __future__ import annotations
@@ -44,20 +46,15 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
+from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.cell_moves import find, settle
 from sweepstack.operations.lease import on_box, renew_lease
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
+from sweepstack.platforms.registry import load_platform
 from sweepstack.provider import secrets
-from sweepstack.provider.resources import (
-    host_address_change,
-    restart,
-    scheduling,
-    teardown,
-    versions,
-    work_dir,
-)
+from sweepstack.provider.resources import host_address_change, stop, teardown, versions
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
 from sweepstack.provider.resources.held_by_another import sign_box
 from sweepstack.provider.resources.policy import bound
@@ -119,7 +116,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
-        new = work_dir.with_code_kept(op, evidence, old, new)
+        new = versions.with_code_kept(op, evidence, old, new)
         completed, failures = versions.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
@@ -131,13 +128,13 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             return Checked(completed, failures)
         standing = versions.code_versions(evidence, completed, seen.journal, new.retries)
         failures += versions.refusal(
-            standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
+            standing, completed, op.stack, partial(versions.changed_files, op, evidence, completed)
         )
         failures += versions.unasked(evidence, completed, seen.journal)
-        failures += work_dir.refused_scripts(op, evidence, standing, completed)
-        failures += work_dir.unstartable(op, standing, old, completed)
+        failures += versions.refused_scripts(op, evidence, standing, completed)
+        failures += versions.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
-        failures += scheduling.refusals(op, old, completed) if old is not None else []
+        failures += refusals(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
@@ -167,15 +164,15 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except ValidationError:
             return []
         evidence = Evidence(inputs.evidence)
-        completed, failures = versions.complete(evidence, None, work_dir.with_code_kept(op, evidence, None, inputs))
+        completed, failures = versions.complete(evidence, None, versions.with_code_kept(op, evidence, None, inputs))
         standing = versions.code_versions(evidence, completed, None, inputs.retries)
         failures += versions.refusal(
-            standing, completed, op.stack, partial(work_dir.changed_files, op, evidence, completed)
+            standing, completed, op.stack, partial(versions.changed_files, op, evidence, completed)
         )
         failures += versions.unasked(evidence, completed, None)
-        failures += work_dir.refused_scripts(op, evidence, standing, completed)
-        failures += work_dir.unstartable(op, standing, None, completed)
-        failures += scheduling.refusals(op, None, inputs)
+        failures += versions.refused_scripts(op, evidence, standing, completed)
+        failures += versions.unstartable(op, standing, None, completed)
+        failures += refusals(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -224,7 +221,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):
             return
-        if not restart.start_again(op, box, state):
+        if not stop.start_again(op, box, state):
             return
         channel = box.channel()
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)
@@ -272,7 +269,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             # Stays in the state: its delete, or its replacement, records what was lost.
             return Seen(inputs, state)
         if seen.journal is None:
-            if seen.stopped and restart.rests_for_good(box, state):
+            if seen.stopped and stop.rests_for_good(box, state):
                 return Seen(inputs, state)
             # If the box itself can't be seen, its own read says why.
             why = "since its box can't be read" if record is None else seen.account_problem or seen.note
@@ -354,7 +351,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
-        missing = restart.waiting_for(box, state) if state.want == "running" else []
+        missing = stop.waiting_for(box, state) if state.want == "running" else []
         if missing and may_end(BoxEnding(box, state.approval, seen), full=False).allowed:
             return []
         return missing
@@ -531,3 +528,20 @@ def _move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel
         op.info(f"queue of {state.box_name}: {count} cells are taken over from box {other}")
     for why, count in Counter(moved.unknown.values()).items():
         op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
+
+
+def refusals(op: Operation, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
+    """Why the cluster would not run the workers that `new` asks for; empty when it would, when nothing about them
+    changed, and when it can't be asked now: then a line says so, and the update asks again."""
+    asked = new.job.scheduler
+    if asked is None or not new.cells or new.want != "running" or (old is not None and old.job.scheduler == asked):
+        return []
+    try:
+        platform = load_platform(new.adapter)
+        if not isinstance(platform, IsCluster):
+            return []
+        found = platform.refusals(asked.model_dump(mode="json", exclude_none=True))
+    except (PlatformError, ConfigError) as error:
+        op.warn(f"queue of {new.box_name}: whether the cluster would run its workers is not known ({error})")
+        return []
+    return [Failure("job", line) for line in found]

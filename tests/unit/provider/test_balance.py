@@ -14,7 +14,7 @@ from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations import balances
 from sweepstack.platforms.vastai.platform import VastPlatform
-from sweepstack.provider.resources import market, runway
+from sweepstack.provider.resources import before_renting, market
 from sweepstack.provider.session import Operation
 from tests.simulators.vastai import VastSimulator
 from tests.unit.provider.support import BOX, Sweep
@@ -51,7 +51,7 @@ def checked(sweep: Sweep, op: Operation, name: str = "box-0", **changes: Any) ->
 
 
 def expect(op: Operation, hours: float | None, boxes: int = 1, *there: str) -> None:
-    runway.expect(op, runway.Expected(hours, boxes, frozenset(there)))
+    before_renting.expect(op, before_renting.Expected(hours, boxes, frozenset(there)))
 
 
 REFUSED = "the balance does not carry"
@@ -99,7 +99,7 @@ def test_a_box_that_is_there_is_adopted_whatever_is_left(sweep: Sweep, sim: Vast
 def test_other_boxes_of_the_account_count(sweep: Sweep, sim: VastSimulator, monkeypatch: pytest.MonkeyPatch) -> None:
     op = sweep.op()
     expect(op, 6.0)
-    monkeypatch.setattr(runway, "left_at", lambda adapter: Left(adapter, 5.0, True, per_hour=2.0))
+    monkeypatch.setattr(before_renting, "left_at", lambda adapter: Left(adapter, 5.0, True, per_hour=2.0))
     with pytest.raises(SweepstackError, match=r"\(\$2\.00/h of it bills there already\)"):
         shown(sweep, op)
 

@@ -15,8 +15,9 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.runpod.api import CATALOG_SECONDS
-from sweepstack.provider.resources import market, volume_lifecycle
+from sweepstack.provider.resources import market
 from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.volume import say
 from sweepstack.provider.session import Operation, Session
 from tests.conformance.harness_runpod import REGION, Harness
 from tests.conformance.harness_vastai import Harness as VastHarness
@@ -58,11 +59,11 @@ def test_a_volume_that_is_too_small_is_refused_before_anything_is_rented(harness
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
     harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
     mounted = {"name": "abl", "adapter": "runpod", "kept": True, "least_bytes": 100_000_000_000}
-    assert volume_lifecycle.say(op, mounted, new=True) == []
-    (failure,) = volume_lifecycle.say(op, mounted | {"least_bytes": 240_000_000_000}, new=True)
+    assert say(op, mounted, new=True) == []
+    (failure,) = say(op, mounted | {"least_bytes": 240_000_000_000}, new=True)
     assert "it holds 100 GB, and the artifacts of all cells have 240 GB at least" in failure.reason
     assert "holds 100 GB" not in said.text()
-    assert volume_lifecycle.say(op, mounted | {"least_bytes": 240_000_000_000}, new=False) == []
+    assert say(op, mounted | {"least_bytes": 240_000_000_000}, new=False) == []
     assert "volume abl: it holds 100 GB, and the artifacts" in said.warnings
 
 
@@ -71,7 +72,7 @@ def test_its_price_is_the_profile_s_where_the_platform_names_none(harness: Harne
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
     harness.connect().ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=100, region=REGION)
     mounted = {"name": "abl", "adapter": "runpod", "kept": True, "price_per_gb_month": 0.07, "keep_until": "2031-01-31"}
-    assert volume_lifecycle.say(op, mounted, new=True) == []
+    assert say(op, mounted, new=True) == []
     assert f"100 GB in {REGION}, $7.00/month, kept until 2031-01-31" in said.text()
 
 
@@ -92,7 +93,7 @@ def test_a_volume_is_found_by_its_whole_name(harness: Harness) -> None:
 def of_a_store(tmp_path: Path, said: Said, *, new: bool = True, **changes: Any) -> list[Failure]:
     op = Operation(Session(tmp_path, said.emit, threading.Event()), "urn:pulumi:t::p::sweepstack:index:Volume::abl")
     inputs = {"name": "abl", "adapter": "runpod", "guarded": True, "size_gb": 100, "region": REGION}
-    return volume_lifecycle.say(op, inputs | changes, new=new)
+    return say(op, inputs | changes, new=new)
 
 
 def test_a_new_volume_in_a_place_that_has_none_is_refused_before_it_is_made(harness: Harness, tmp_path: Path) -> None:

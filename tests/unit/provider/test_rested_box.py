@@ -16,7 +16,7 @@ from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
-from sweepstack.provider.resources import restart, stop, teardown
+from sweepstack.provider.resources import stop, teardown
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.teardown import box_context
 from tests.unit.provider.support import BOX, FACTS, GATE, QUEUE, Sweep, approval_for, approved
@@ -197,7 +197,7 @@ def test_an_up_starts_no_box_that_has_nothing_to_run(kept: Kept, rental: Rental)
     assert given is not None
     more = {**given.cells, "c": given.code}
     kept.sweep.store.write_launch(given.model_copy(update={"cells": more}))
-    assert not restart.rests_for_good(context_of(kept.queue), kept.queue), "a cell of its queue has not run"
+    assert not stop.rests_for_good(context_of(kept.queue), kept.queue), "a cell of its queue has not run"
 
 
 @pytest.mark.parametrize(

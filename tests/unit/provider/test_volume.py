@@ -48,7 +48,7 @@ class Keeper:
         monkeypatch.setattr("sweepstack.operations.volumes.records.list_stacks", lambda root: sorted(self.states))
         for place in (
             "sweepstack.operations.volumes.records.read_state",
-            "sweepstack.provider.resources.volume_lifecycle.read_state",
+            "sweepstack.provider.resources.volume.read_state",
             "sweepstack.provider.resources.teardown.read_state",
         ):
             monkeypatch.setattr(place, lambda name, root: self.states[name])
@@ -98,7 +98,7 @@ class Keeper:
     def approve(self, **changes: Any) -> VolumeState:
         """The state after an approve and an `up`."""
 
-        from sweepstack.provider.resources.volume_lifecycle import context_of
+        from sweepstack.provider.resources.volume import context_of
 
         facts = context_of(self.volume).facts
         found = survey(self.sweep.project, self.store, [facts.native_id], but="keep")
@@ -123,7 +123,7 @@ def held_elsewhere(sweep: Sweep, box: BoxState) -> None:
 
 @pytest.fixture
 def keeper(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr("sweepstack.provider.resources.volume_lifecycle.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("sweepstack.provider.resources.volume.POLL_SECONDS", 0.02)
     return Keeper(sweep, monkeypatch)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.provider.resources import market, runway
+from sweepstack.provider.resources import before_renting, market
 from tests.unit.autodl_world import autodl_world
 from tests.unit.provider.support import BOX, Sweep
 
@@ -25,8 +25,8 @@ def test_up_refuses_what_the_wallet_does_not_carry(sweep: Sweep, monkeypatch: py
             BOX.preview_create(op, {**box, "evidence": sweep.identity.evidence})
         with pytest.raises(SweepstackError, match=REFUSED):
             BOX.create(sweep.op(), inputs)
-        runway.require(sweep.op(), inputs.model_copy(update={"ignore_balance": "paid tomorrow"}), evidence, 0.5)
-        runway.require(sweep.op(), inputs.model_copy(update={"platform": None}), evidence, 0.5)
+        before_renting.require(sweep.op(), inputs.model_copy(update={"ignore_balance": "paid tomorrow"}), evidence, 0.5)
+        before_renting.require(sweep.op(), inputs.model_copy(update={"platform": None}), evidence, 0.5)
 
 
 def test_without_a_token_nothing_is_refused_and_nothing_said(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,5 +34,5 @@ def test_without_a_token_nothing_is_refused_and_nothing_said(sweep: Sweep, monke
     op = sweep.op()
     box = {"name": "box-0", "adapter": "local", "platform": "autodl", "resources": {}, "price_per_hour": 0.5}
     assert market.preview(op, box | {"dry_run": True}, Evidence(sweep.identity.evidence)) == []
-    runway.require(op, sweep.box_inputs(platform="autodl"), Evidence(sweep.identity.evidence), 0.5)
+    before_renting.require(op, sweep.box_inputs(platform="autodl"), Evidence(sweep.identity.evidence), 0.5)
     assert "balance" not in sweep.said.text()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.provider.resources import wait_running
+from sweepstack.provider.resources import stop
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 
@@ -43,8 +43,8 @@ def vast_world(
         monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
         # At the pace of tests it is half a second, and a busy machine takes longer.
         monkeypatch.setattr("sweepstack.platforms.vastai.power.STOP_SECONDS", 6000.0)
-        monkeypatch.setattr(wait_running, "ANSWER_SECONDS", 0.0)
-        monkeypatch.setattr(wait_running, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr(stop, "ANSWER_SECONDS", 0.0)
+        monkeypatch.setattr(stop, "POLL_SECONDS", 0.05)
         monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")
         yield sim
         sys.modules["sweepstack.platforms.vastai.api"].forget()
