@@ -21,7 +21,7 @@ import pytest
 
 from bench.compared import compared
 from bench.status_bench import RUN, SEEDS, Quiet
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.platforms.registry import load_platform
 from tests.simulators.host import Host
 from tests.unit.cli.support import STACK, World

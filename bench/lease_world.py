@@ -28,8 +28,7 @@ from unittest.mock import patch
 from bench.lease_plan import FOR_EVER, MONTH, Month
 from bench.lease_platforms import DISK, rented
 from bench.lease_system import Clock, Files, Shell
-from sweepstack.core.journal import Journal, parse_journal
-from sweepstack.core.own_stop import FAILED, OVER, could_not_stop, noted
+from sweepstack.core.journal import FAILED, OVER, Journal, could_not_stop, noted, parse_journal
 from sweepstack.onbox.common import locks
 from sweepstack.onbox.common.processes import Process
 from sweepstack.onbox.runner import lease, off, patrol, records

@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import Any
 
 from bench.compared import compared
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.evidence.manifest import MANIFEST
 from sweepstack.evidence.pull import pull_cell
 from sweepstack.evidence.store import EvidenceStore

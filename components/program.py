@@ -17,7 +17,7 @@ from components.store import Store
 from components.sweep import Sweep
 from sweepstack.config.extras import refuse_missing
 from sweepstack.config.problems import dotted
-from sweepstack.config.secret_rules import without_secrets
+from sweepstack.config.secrets import without_secrets
 from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
 from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError

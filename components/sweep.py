@@ -1,8 +1,11 @@
-"""Sweep: a whole plan as resources: `Identity → Volume → Box → Queue → Gate`."""
+"""Sweep: a whole plan as resources: `Identity → Volume → Box → Queue → Gate`.
+
+Before a box is declared, the provider is asked which box is to run which cell (`launch.cell_shares`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +18,6 @@ from components.approval import approval_to_leave
 from components.box import BoxComponent, Code
 from components.platforms import ssh
 from components.resources import Identity
-from components.shares import shared, words
 from components.volume import durable_mount
 from sweepstack.config.find import line_of
 from sweepstack.config.own_files import own_files
@@ -26,13 +28,14 @@ from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch import left_behind
+from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares, by_names_alone
 from sweepstack.launch.smoke import preview_line
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
-from sweepstack.profiles import first_contact
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import BoxPlan, Plan
+from sweepstack.profiles.words import told_once
 
 
 def outlook_of(fleet: Fleet, declared: Sequence[BoxPlan]) -> dict[str, Any]:
@@ -60,7 +63,7 @@ class Sweep(pulumi.ComponentResource):
     def __init__(self, fleet: Fleet, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
         for one in fleet.plans:
-            if one.boxes and (told := first_contact.once(load_profile(one.platform))):
+            if one.boxes and (told := told_once(load_profile(one.platform))):
                 screen.say("\n".join(told))
         fleet, shares = shared(fleet)
         _refuse_new(fleet.main, begun=shares.begun)
@@ -191,3 +194,48 @@ def _pinned(fleet: Fleet) -> Fleet:
         return replace(plan, job=plan.job.model_copy(update={"workdir": workdir}), smoke=smoke)
 
     return replace(fleet, plans=tuple(at_commit(plan) for plan in fleet.plans))
+
+
+def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
+    """The plans with their cells as the provider splits them, over the boxes of all platforms, and that answer. Blocks
+    while boxes are asked, 20 s at most.
+
+    All boxes of the stack file stay in the plans; those that `Shares.cells` does not name are not to be declared.
+    """
+    roster = fleet.main.roster
+    asked = Asked(
+        project=pulumi.get_project(),
+        stack=pulumi.get_stack(),
+        pull_to=fleet.main.pull_to,
+        cells=roster.cells,
+        boxes={box.name: AskedBox(want=box.want, slots=box.at_once) for box in fleet.boxes},
+        up=not pulumi.runtime.is_dry_run(),
+        retry=roster.retry,
+    )
+    found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
+    text = found.get("shares") if isinstance(found, Mapping) else None
+    shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
+    cells = {cell.name: cell for cell in roster.cells}
+    fleet = fleet.with_cells({box: [cells[name] for name in names] for box, names in shares.cells.items()})
+    return fleet.with_retries(shares.retries), shares
+
+
+def words(fleet: Fleet, shares: Shares) -> list[str]:
+    """What to say of it: the cells of each box, boxes that are not rented, and what to type where nothing is left."""
+    each = [f"{box} {_count(len(shares.cells.get(box, ())), left)}" for box, left in shares.left.items()]
+    lines = [f"cells of each box: {', '.join(each)}"] if each else []
+    idle = [box.name for box in fleet.boxes if box.name not in shares.cells]
+    if shares.cells:
+        lines += [f"box {name}: not rented: no cell" for name in idle]
+    elif idle:
+        count = len(fleet.main.roster.cells)
+        lines.append(
+            f"nothing is left to train: {'the one cell is' if count == 1 else f'all {count} cells are'} verified, and "
+            f"no box is rented. Next: sweepctl results --stack {pulumi.get_stack()}"
+        )
+    return lines
+
+
+def _count(cells: int, left: int) -> str:
+    """`3`, or `3 (1 left to train)`."""
+    return str(cells) if cells == left else f"{cells} ({left} left to train)"

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from components import screen
-from components.host_setup.network import NAME as NETWORK
-from components.host_setup.network import network
-from components.host_setup.preflight import NAME as PREFLIGHT
-from components.host_setup.preflight import preflight
-from components.host_setup.steps import Step, facts, script
-from components.host_setup.tiers import NAME as TIERS
-from components.host_setup.tiers import tiers
+from components.host_setup import NETWORK, PREFLIGHT, TIERS, Step, facts, network, preflight, script, tiers
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint, keys_of
 from sweepstack.onbox.agent.channel import SshEndpoint

@@ -1,13 +1,14 @@
 """What boxes cost: price × time. An unknown price stays unknown.
 
-The price is the platform's, or the one in the stack config.
+The price is the platform's, or the one in the stack config. What a volume costs a month, and until which day it is
+kept, is said as a person reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from sweepstack.billing.budget import use_of
 from sweepstack.billing.ledger import Spent
@@ -110,3 +111,22 @@ def meter(things: Iterable[Running], now: datetime) -> Meter:
         if thing.idle:
             idle += thing.price_per_hour
     return Meter(per_hour, so_far, idle, incomplete, unpriced=unpriced)
+
+
+def cost_words(per_month: float | None, keep_until: str | None, *, today: date | None = None) -> str:
+    """`$7.00/month, kept until 2027-01-31`."""
+    text = "price unknown" if per_month is None else f"${per_month:.2f}/month"
+    if not keep_until:
+        return text
+    if overdue(keep_until, today or date.today()):
+        bills = "it goes on billing until it is ended" if per_month != 0 else "it was not ended yet"
+        return f"{text}, was to be kept until {keep_until}, which is over: {bills}"
+    return f"{text}, kept until {keep_until}"
+
+
+def overdue(keep_until: str | None, today: date) -> bool:
+    """Whether the day until which it was wanted is over."""
+    try:
+        return keep_until is not None and keep_until != "" and date.fromisoformat(keep_until) < today
+    except ValueError:
+        return False

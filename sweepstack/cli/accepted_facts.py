@@ -11,7 +11,7 @@ from datetime import date
 
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
-from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts

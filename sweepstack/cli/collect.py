@@ -34,10 +34,9 @@ from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.budget import Budget
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.journal import CellProgress, Journal, noted
 from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.own_stop import noted
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
 from sweepstack.core.workdir import located

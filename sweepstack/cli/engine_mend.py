@@ -15,7 +15,7 @@ from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.xdg import data_folder
-from sweepstack.status.engine.state_copy import away
+from sweepstack.status.engine.state import away
 
 
 @dataclass(frozen=True)

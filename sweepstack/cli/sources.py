@@ -10,14 +10,14 @@ from sweepstack.cli.output import Unsure, count
 from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
 from sweepstack.core import this_host
+from sweepstack.evidence.location import moved_to
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.whereabouts import moved_to
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState, was_ever_up
 from sweepstack.status.next_commands import adopt_renamed
-from sweepstack.teardown.ways import give_up
+from sweepstack.teardown.refusal import give_up
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.events import EventsConfig, tells
-from sweepstack.config.override import Override
+from sweepstack.config.override import AcceptedFact, FactName, Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
 from sweepstack.config.secrets import quotable
 from sweepstack.config.types import (

@@ -1,13 +1,35 @@
-"""The facts of a platform that a stack config replaces."""
+"""The facts of a platform that a stack config replaces, those of its network (proxy, mirrors, caches) among them.
+
+And a person's word that an old fact of a profile counts: that fact, of that month, for a while.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import re
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from sweepstack.config.network import NetworkOverride
-from sweepstack.config.types import Count, HostPath, HostProgram, Hours, Names, PriceOrZero, Shape
+from sweepstack.config.types import (
+    Count,
+    Day,
+    EnvName,
+    EnvValue,
+    HostPath,
+    HostProgram,
+    Hours,
+    Names,
+    PriceOrZero,
+    Shape,
+    Text,
+    wrong,
+)
+
+Route = Literal["huggingface", "modelscope", "pip", "conda", "apt"]
+"""The services that a mirror replaces: each is set alone."""
+
+_MONTH = re.compile(r"\d{4}-\d{2}(-\d{2})?|unverified")
+_NAME = re.compile(r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_]*")
 
 
 class Override(Shape):
@@ -38,3 +60,63 @@ class Override(Shape):
     keep: Names | None = None
     """packages of the image that `job.setup` can't replace, if they are not those in the profile (`torch`,
     `torchvision`, `torchaudio`): `[]` for none"""
+
+
+def _line_or_flag(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, str) and value.strip() and "\0" not in value):
+        return value
+    raise wrong("true, false, or a shell line such as `export https_proxy=http://10.0.0.1:3128`")
+
+
+def _off_or_variables(value: Any) -> Any:
+    if value is False or (isinstance(value, dict) and value):
+        return value
+    raise wrong('false, or variables, such as {PIP_INDEX_URL: "https://mirror/simple"}')
+
+
+def _off_or_path(value: Any) -> Any:
+    if value is False or (isinstance(value, str) and value.startswith(("/", "~/"))):
+        return value
+    raise wrong("false, or a path such as /data/hf or ~/hf")
+
+
+class NetworkOverride(Shape):
+    """Proxy, mirrors and caches of one platform, instead of those in its profile."""
+
+    anchor: ClassVar[str] = "network"
+    proxy: Annotated[bool | Text | None, BeforeValidator(_line_or_flag)] = None
+    """`false`: the platform's proxy is not used; `true`: every set-up and every cell uses it, even if the profile uses
+    it for single calls only; a shell line: used instead of the platform's"""
+    mirrors: dict[Route, Annotated[Literal[False] | dict[EnvName, EnvValue], BeforeValidator(_off_or_variables)]] = (
+        Field(default_factory=dict)
+    )
+    """route (`huggingface`, `modelscope`, `pip`, `conda`, `apt`) → `false`, or the variables that point to another
+    mirror: `{pip: {PIP_INDEX_URL: "https://mirror/simple"}, huggingface: false}`"""
+    caches: dict[EnvName, Annotated[Literal[False] | Text, BeforeValidator(_off_or_path)]] = Field(default_factory=dict)
+    """variable → the folder for downloads on the box, or `false`: `{HF_HOME: /data/hf}`"""
+
+
+def _month(value: Any) -> str:
+    if not isinstance(value, str) or not _MONTH.fullmatch(value):
+        raise wrong('the month that the profile gives for the fact, such as "2026-06", or unverified')
+    return value
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise wrong("PLATFORM.FACT, as `sweepctl profile check --old` names it")
+    return value
+
+
+FactName = Annotated[str, BeforeValidator(_name)]
+
+
+class AcceptedFact(Shape):
+    """An old or unverified fact of a profile that a person takes as it is."""
+
+    anchor: ClassVar[str] = "accept_facts"
+    month: Annotated[str, BeforeValidator(_month)]
+    """the month that the profile gave for the fact then: `"2026-06"`, or `unverified`. Once the profile gives another
+    one, this acceptance counts no more"""
+    accepted: Day
+    """the day on which it was accepted; it counts for six months"""

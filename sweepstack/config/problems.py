@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from sweepstack.config.file import Document, Loc
-from sweepstack.config.secret_rules import without_secrets
-from sweepstack.config.secrets import key_shown, may_show
+from sweepstack.config.secrets import key_shown, may_show, without_secrets
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.paths import docs_page
 from sweepstack.core.printable import foreign_letters, visible

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from sweepstack.config.checks import accepted, cross_checks, mistakes_of
+from sweepstack.config.checks import accepted, cross_checks, given, mistakes_of
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.find import PROJECT, STORE, SWEEP, ReadStackFile, find, known_platforms
-from sweepstack.config.given import given
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConfig
 from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at

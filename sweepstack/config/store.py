@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.model import EvidencePlace, at_least_one
+from sweepstack.config.override import AcceptedFact, FactName
 from sweepstack.config.types import Day, PlatformName, Shape, SizeText, Text, VolumeName
 from sweepstack.core.records import Approval
 

@@ -10,7 +10,7 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-from sweepstack.core.adapters import module_of
+from sweepstack.core.extensions import module_of
 from sweepstack.core.paths import installed
 
 MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryptography"}

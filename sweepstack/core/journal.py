@@ -3,6 +3,10 @@
 One canonical JSON line per event; each names the hash of the line before it (`prev`) and its own (`hash`, over the
 entry without `hash`). The hash of the last line is the journal's head: two equal heads are two equal histories. A
 last line without a newline is what a power cut leaves behind; it is not part of the journal.
+
+It also says how long the cells of a box took, and whether a box that is still there should have ended its own bill. A
+copied journal counts for a stopped box if our own stop ended its runner: a box that was stopped by its platform or at a
+console may have claimed cells after its journal was copied last.
 """
 
 from __future__ import annotations
@@ -12,18 +16,30 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
 
+from pydantic import AwareDatetime
+
+from sweepstack.core.records import Digest, Record, later
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import JournalDamaged
 from sweepstack.onbox.common.files_hold import FilesHold
+from sweepstack.onbox.common.units import spell_rate
 
 ProgressState = Literal["pending", "running", "failed", "sealed", "dropped"]
 SetupState = Literal["started", "finished", "failed"]
 Entry = Mapping[str, Any]
 FAILURE_CLASSES = ("transient", "disk", "oom", "bug", "files", "nan", "timeout", "hung", "stopped", "unknown")
+
+GOING = timedelta(minutes=5)
+"""So long a host that took the command may go on answering."""
+BEGINS = "should have stopped itself"
+OFF, FAILED = "box-off", "box-off-failed"
+OVER = "lease-over"
+"""The lease is over, and the box must not, or can't, stop itself."""
+STAYS = "its lease is over, and it stays"
 
 
 @dataclass(frozen=True)
@@ -435,3 +451,139 @@ def _count(entry: Entry, key: str) -> int:
 
 def _time(entry: Entry) -> datetime:
     return datetime.fromisoformat(_text(entry, "time"))
+
+
+def asked_to_stop(journal: Journal | None) -> bool:
+    """Whether the last that it did was a try to stop itself."""
+    return journal is not None and bool(journal.entries) and journal.entries[-1]["event"] in (OFF, FAILED)
+
+
+def is_stopping(journal: Journal) -> bool:
+    """Whether a try to stop itself has begun, and its end is not on record."""
+    return bool(journal.entries) and journal.entries[-1]["event"] == OFF
+
+
+def noted(data: bytes) -> str:
+    """What `lease.lock` says: why the lease can't be looked after, and the journal may not have it; "" mostly."""
+    return data.decode("utf-8", "replace").strip()
+
+
+def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float | None, noted: str = "") -> str:
+    """The alarm for a box that answers `now` (by its clock) and should have stopped itself; "" where none is due.
+    `noted`: see the function of that name."""
+    last = journal.entries[-1] if journal and journal.entries else {"event": ""}
+    bills = f" ${spell_rate(price_per_hour)}/h" if price_per_hour is not None else ""
+    if noted:
+        return f"{BEGINS}, could not ({noted}): it still bills{bills}"
+    if journal is None or last["event"] not in (OFF, FAILED, OVER):
+        return ""  # it was given something to do since, or never asked to stop
+    if last["event"] == OVER:
+        return f"{BEGINS}, could not ({STAYS}: {last.get('why')}): it still bills{bills}"
+    if last["event"] == OFF and now - datetime.fromisoformat(str(last["time"])) < GOING:
+        return ""
+    why = str(last.get("reason") or "its command was issued, and it still runs")
+    count = sum(entry["event"] == OFF for entry in journal.entries)
+    tried = f"tried {count} times; " if count > 1 else ""
+    return f"{BEGINS}, could not ({tried}{last.get('native', 'its command')}: {why}): it still bills{bills}"
+
+
+class Look(Record):
+    """All that one look read of a box between the end of its runner and our stop (`teardown.box_check`).
+
+    `head`: that of its journal, which was copied; `files`, `problem`: of its own tiers (`Listing`); `started_at`: the
+    platform's last start of it then; `queued`: the digest of what its queue had been given. `evidence_on`: see
+    `Observation`.
+    """
+
+    box: str
+    generation: int
+    native_id: str
+    head: str
+    started_at: AwareDatetime
+    queued: Digest
+    at: AwareDatetime
+    files: tuple[tuple[str, int, float], ...] = ()
+    problem: str = ""
+    evidence_on: tuple[str, str] | None = None
+
+
+class Rest(Record):
+    """Written when a box's runner was ended for a stop, and again when something is to be started there.
+
+    `head`: that of the journal then, which was copied; None: something may have been started since. `look`: the digest
+    of the `Look` before that stop, written once the platform proves that the box stands still; None: there was none.
+    """
+
+    box: str
+    generation: int
+    native_id: str
+    head: str | None
+    at: AwareDatetime
+    look: Digest | None = later(None)
+
+    def speaks_for(self, native_id: str, journal: Journal) -> bool:
+        """Whether this copied journal of that very box is the whole of it: nothing was started there since."""
+        return self.native_id == native_id and self.head == journal.head
+
+
+@dataclass(frozen=True)
+class CellTimes:
+    """`took`: sealed cell → seconds of the attempt that sealed it; `attempts_sealed`: and which one that was.
+    `resumed`: cell → step of the checkpoint that its last attempt began with.
+    """
+
+    took: Mapping[str, float] = field(default_factory=dict)
+    resumed: Mapping[str, int] = field(default_factory=dict)
+    attempts_sealed: Mapping[str, int] = field(default_factory=dict)
+
+
+def cell_times(journal: Journal) -> CellTimes:
+    """Reads the journal once. What an event lacks, or has in another type, is not known."""
+    reader = _Reader()
+    for entry in journal.entries:
+        act = _ACTS.get(entry["event"])
+        if act is not None:
+            act(reader, entry)
+    return CellTimes(reader.took, reader.resumed, reader.attempts_sealed)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.began: dict[str, str] = {}
+        self.took: dict[str, float] = {}
+        self.resumed: dict[str, int] = {}
+        self.attempts_sealed: dict[str, int] = {}
+
+    def cell_started(self, entry: Entry) -> None:
+        name = entry["cell"]
+        self.began[name] = entry["time"]
+        self.took.pop(name, None)
+        self.resumed.pop(name, None)
+        step = entry.get("checkpoint_step")
+        if isinstance(step, int) and not isinstance(step, bool):
+            self.resumed[name] = step
+
+    def cell_sealed(self, entry: Entry) -> None:
+        name = entry["cell"]
+        seconds = _seconds(entry.get("seconds"))
+        if seconds is None and name in self.began:
+            begun, ended = (datetime.fromisoformat(str(text)) for text in (self.began[name], entry["time"]))
+            seconds = max((ended - begun).total_seconds(), 0.0)
+        if seconds is not None:
+            self.took[name] = seconds
+            self.attempts_sealed[name] = int(entry["attempt"])
+
+    def cell_found_sealed(self, entry: Entry) -> None:
+        self.began.pop(entry["cell"], None)  # how long that took, an earlier box knew
+
+
+_ACTS: dict[str, Callable[[_Reader, Entry], None]] = {
+    "cell-started": _Reader.cell_started,
+    "cell-sealed": _Reader.cell_sealed,
+    "cell-found-sealed": _Reader.cell_found_sealed,
+}
+
+
+def _seconds(value: Any) -> float | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e10
+    return float(value) if good else None

@@ -32,7 +32,7 @@ class Observation:
     that the box's clock is ahead of ours. `stopped_per_hour`: USD that it costs while it rests, by the platform.
     `evidence_on`: the part of the box that the evidence itself lies on, and which folder of it; None where it is not.
     `started_at`: when the platform last started a box that is stopped now; None where it does not tell. `kept_at`:
-    journal and files are those of a look at that time, before sweepstack stopped the box (`teardown.rested`).
+    journal and files are those of a look at that time, before sweepstack stopped the box (`teardown.box_check`).
     `folder_lost`: its host answers, and what it kept the box in is not there.
     `emptied`: its rented host answers, bills, and proves that nothing of the box is left there. `workers`: what a
     scheduler says of each of its workers (`Scheduled.workers`), where that was asked.

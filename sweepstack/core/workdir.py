@@ -72,7 +72,7 @@ def collect(path: Path, include: Sequence[str] = (), own: Iterable[str] = ()) ->
     """What would ship from the folder `path` now. Reads every file; writes nothing.
 
     In a git checkout: tracked files as they lie there, changed or not, and whatever the globs in `include` match.
-    Elsewhere: all files but those behind a leading dot, and caches. `own` (`config.own_files`): how absolute paths
+    Elsewhere: all files but those behind a leading dot, and caches. `own` (`config.project`): how absolute paths
     begin that are the project's own. They and evidence ship only where a glob itself begins so. Raises ConfigError for
     a folder that isn't there or ships nothing, a link that leads out, a name that no box could hold, and anything that
     looks like a key.

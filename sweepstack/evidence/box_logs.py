@@ -3,12 +3,15 @@
 They are those of its runner or workers, of the patrol and of set-ups. They lie in `box-logs/<box>-g<generation>/`, for
 a person who asks why a box that is gone did nothing. They prove nothing, and no end waits for them: what can't be
 copied is named, and that is all. Of a log that was begun anew (rotated, truncated) the copy before is kept: see `kept`.
+
+Masks the values of `job.secrets` in logs that are copied from a box.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +25,6 @@ from sweepstack.core.records import Record
 from sweepstack.core.timestamps import Moment
 from sweepstack.evidence import kept
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
@@ -48,6 +50,9 @@ _CUT = re.compile(rb"\[sweepstack\] the first (\d+) bytes of this log are not in
 _WORKER = re.compile(
     rf"{box_layout.WORKERS}/[A-Za-z0-9][A-Za-z0-9._+-]{{0,127}}/(runner\.log|patrol\.jsonl)|{box_layout.JOB_LOGS}/\d+_\d+\.log"
 )
+
+SHORTEST_SECRET = 6
+"""Characters. The runner masks no shorter ones in a log, either."""
 
 
 class BoxLog(Record):
@@ -217,3 +222,37 @@ def _key(of_box: BoxLogs, path: str) -> str:
 
 def _record(box: str, generation: int) -> str:
     return f"{BOX_LOGS}/{box}-g{generation}.json"
+
+
+def hidden_on(channel: Channel) -> list[bytes]:
+    """The values of `job.secrets` on the box, the longest first: they stay in memory.
+
+    Raises PlatformError, OSError where they can't be read: then no log may be copied.
+    """
+    try:
+        found = json.loads(channel.read(box_layout.SECRETS))
+    except FileNotFoundError:
+        found = {}
+    except ValueError as error:
+        why = f"{box_layout.SECRETS} on the box can't be read, so no log is copied: {error}"
+        raise PlatformError(why) from error
+    values = found.values() if isinstance(found, dict) else ()
+    words = {str(value) for value in values if len(str(value)) >= SHORTEST_SECRET}
+    return sorted((word.encode() for word in words), key=len, reverse=True)
+
+
+def masked(data: bytes, hidden: Sequence[bytes], *, cut: bool) -> bytes:
+    """`data` with each value as so many asterisks. `cut`: its beginning was cut off, perhaps within a value: what is
+    left of that one is masked, too."""
+    rest = max((most for value in hidden for most in _rests(value, data)), default=0) if cut else 0
+    data = b"*" * rest + data[rest:]
+    for value in hidden:
+        data = data.replace(value, b"*" * len(value))
+    return data
+
+
+def _rests(value: bytes, data: bytes) -> Iterator[int]:
+    """How many bytes `data` begins with that `value` ends with, and not the whole of it."""
+    for count in range(1, min(len(value), len(data) + 1)):
+        if data[count - 1] == value[-1] and value.endswith(data[:count]):
+            yield count

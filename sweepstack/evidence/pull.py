@@ -47,8 +47,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sweepstack.core.records import FileEntry
+from sweepstack.evidence.box_logs import hidden_on, masked
 from sweepstack.evidence.kept import log_goes_on, put
-from sweepstack.evidence.masking import hidden_on, masked
 from sweepstack.evidence.pull_cell import PARTIAL, BoxFiles, inside, is_right, require_room
 from sweepstack.evidence.s3.cell_store import is_local, seal_of
 from sweepstack.evidence.unsealed import (

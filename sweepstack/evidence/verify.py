@@ -9,16 +9,27 @@ does not take such a file, it is `unsupported`: that is final, and nothing again
 What verify notices across several cells: worth a person's look, no mistake of one cell.
 
 What a verify says while it is at work, and how long its stages took.
+
+A private copy of the job's code, in which a `load: command` check runs.
+
+The work dir here, not the code that a cell ran: a check that is mended is run again over what there is, without a new
+cell. What was taken is in the receipt by its digest, which is that of the files that would ship (`core.workdir`).
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import tee
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from sweepstack.core.printable import printable
@@ -38,8 +49,8 @@ from sweepstack.core.records import (
     ReceiptFile,
 )
 from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.core.workdir import collect
 from sweepstack.evidence.cell_store import Copies, Folder, Known, each
-from sweepstack.evidence.check_sandbox import CheckCode
 from sweepstack.evidence.file_index import write_index
 from sweepstack.evidence.manifest import (
     LOG,
@@ -52,21 +63,15 @@ from sweepstack.evidence.manifest import (
 from sweepstack.evidence.seal_resolution import BoxView, StateAndReason, SweepJournals, gather
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import LoadResult, Reader, some
+from sweepstack.loaders.command import CODE
 from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
+from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
     from sweepstack.core.roster import Roster
-from collections import defaultdict
-from typing import TYPE_CHECKING
-
-from sweepstack.onbox.common.canonical import canonical_json
-
-if TYPE_CHECKING:
-    from sweepstack.core.roster import Roster
-from time import perf_counter
 
 __all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
 
@@ -600,3 +605,27 @@ class Said:
         self._read += count
         if self.progress:
             self.progress(cell, min(self._read, self.to_read), self.to_read)
+
+
+@dataclass(frozen=True)
+class CheckCode:
+    """`root` is what a `loaders.pool.Job` names as its `check`; `digest` is the work dir's (`sha256:<hex>`)."""
+
+    root: str
+    digest: str
+
+
+@contextmanager
+def check_code(workdir: Path, include: Sequence[str] = (), own: Iterable[str] = ()) -> Iterator[CheckCode]:
+    """Copies what would ship from `workdir` into a temporary folder, which is removed at the end.
+
+    Reads every file twice. Raises ConfigError as `sweepstack.core.workdir.collect` does, OSError.
+    """
+    shipment = collect(workdir, include, own)
+    with tempfile.TemporaryDirectory(prefix="sweepstack-check-", ignore_cleanup_errors=True) as root:
+        for file in shipment.files:
+            target = Path(root, CODE, file.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(workdir / file.path, target)
+            target.chmod(file.mode)
+        yield CheckCode(root, shipment.digest)

@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from sweepstack.core.journal import Journal
+from sweepstack.core.journal import Journal, is_stopping
 from sweepstack.core.journal import started as started_cell
-from sweepstack.core.own_stop import is_stopping
 from sweepstack.core.records import Cell, Launch
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import (

@@ -1,5 +1,7 @@
 """What is put on a box before its queue is told anything: code, runner, settings, secrets.
 
+A version of the code is one tar file whose bytes depend on its content alone.
+
 Records beside each shipped version of the code where it came from.
 
 It is no part of any digest: the same files are the same code, whatever commit they were in. No URL of a remote is kept:
@@ -9,23 +11,26 @@ people put tokens into those.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from sweepstack.channel import agent_source
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import SCHEMA
-from sweepstack.core.workdir import collect
+from sweepstack.core.workdir import Shipment, collect
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch import archive
 from sweepstack.launch.spec import LaunchSpec
 from sweepstack.onbox.agent.channel import Channel, Scheduled
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json, file_sha256, sha256_hex
-from sweepstack.onbox.common.errors import ConfigError, EvidenceMissing, NotAFile
+from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256, sha256_hex
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceMissing, NotAFile
 from sweepstack.onbox.common.units import spell_bytes
 
 RETRIES = 1
@@ -51,7 +56,7 @@ def ship(
 
 
 def _ship_archived(code: str, channel: Channel, store: EvidenceStore, progress: Callable[[str], None]) -> None:
-    with archive.unpacked(_archived(store, code), code) as files:
+    with unpacked(_archived(store, code), code) as files:
         progress(f"shipping {len(files)} file(s) of code {box_layout.short(code)} from the evidence")
         channel.put_tree(files, box_layout.code_dir(code))
         _write_list(channel, code, files)
@@ -65,7 +70,7 @@ def _ship_workdir(spec: LaunchSpec, channel: Channel, store: EvidenceStore, prog
     if shipment.digest != spec.code:
         raise ConfigError(f"{spec.workdir} changed between preview and up; run the command again")
     if spec.code not in known:
-        store.write_code(spec.code, archive.pack(spec.workdir, shipment))
+        store.write_code(spec.code, pack(spec.workdir, shipment))
     progress(f"shipping {len(shipment.files)} file(s), {spell_bytes(shipment.bytes)}")
     files = ((file.path, spec.workdir / file.path, file.mode) for file in shipment.files)
     channel.put_tree(files, box_layout.code_dir(spec.code))
@@ -147,7 +152,7 @@ def _files_of(spec: LaunchSpec, code: str, store: EvidenceStore) -> Iterator[Fil
             if shipment.digest == code:
                 yield [(file.path, spec.workdir / file.path, file.mode) for file in shipment.files]
                 return
-    with archive.unpacked(_archived(store, code), code) as files:
+    with unpacked(_archived(store, code), code) as files:
         yield files
 
 
@@ -291,3 +296,56 @@ def _git(workdir: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+def pack(workdir: Path, shipment: Shipment) -> bytes:
+    """The tar of `shipment`, which was collected from `workdir`. The same shipment gives the same bytes.
+
+    Raises ConfigError when a file is not what it was when it was collected.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for file in shipment.files:
+            data = (workdir / file.path).read_bytes()
+            if hashlib.sha256(data).hexdigest() != file.sha256:
+                raise ConfigError(f"{workdir} changed while it was being read; run the command again")
+            info = tarfile.TarInfo(file.path)
+            info.size, info.mode, info.mtime = len(data), file.mode, 0
+            tar.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def members(archive: bytes, digest: str) -> dict[str, tuple[int, str]]:
+    """The files of an archive: path → its mode, SHA-256 as hex. Raises EvidenceDamaged as `unpacked` does."""
+    with unpacked(archive, digest) as files:
+        return {name: (mode, hashlib.sha256(file.read_bytes()).hexdigest()) for name, file, mode in files}
+
+
+@contextlib.contextmanager
+def unpacked(archive: bytes, digest: str) -> Iterator[list[tuple[str, Path, int]]]:
+    """The files of an archive as (path, local file, mode), in a folder that lives as long as the context.
+
+    Raises EvidenceDamaged for a tar that is none, that holds anything but plain files with plain paths, or whose
+    content is not the version `digest`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sweepstack-code-") as folder:
+        files, content = [], []
+        try:
+            with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+                for number, info in enumerate(tar):
+                    parts = PurePosixPath(info.name).parts
+                    source = tar.extractfile(info) if info.isreg() else None
+                    if source is None or not parts or info.name.startswith("/") or ".." in parts:
+                        raise EvidenceDamaged(f"the archive of {digest} holds {info.name!r}, which is no plain file")
+                    data = source.read()
+                    target = Path(folder) / str(number)
+                    target.write_bytes(data)
+                    files.append((info.name, target, info.mode))
+                    content.append([info.name, info.mode, hashlib.sha256(data).hexdigest()])
+        except (tarfile.TarError, EOFError, ValueError) as error:
+            raise EvidenceDamaged(f"the archive of {digest} can't be read: {error}") from error
+        if digest_of(content) != digest:
+            raise EvidenceDamaged(
+                f"the archive of {digest} in the evidence was edited or damaged: its content is not what its name says"
+            )
+        yield files

@@ -160,7 +160,7 @@ def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) 
 
         return CommandFile(file, spec.run, spec.trust, check)
     if reader == "torch":
-        from sweepstack.loaders.torch_files.reader import TorchLoaded
+        from sweepstack.loaders.torch_files.archive import TorchLoaded
 
         return TorchLoaded(file)
     from sweepstack.loaders.torch_files.archive import TorchZip

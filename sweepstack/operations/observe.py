@@ -13,8 +13,8 @@ from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
+from sweepstack.evidence.location import evidence_on
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.agent.channel import ByHand, Channel, Listing, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (

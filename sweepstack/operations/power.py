@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
-from sweepstack.core.journal import Journal
-from sweepstack.core.journal_copy import Look, Rest
+from sweepstack.core.journal import Journal, Look, Rest
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, LedgerPhase
 from sweepstack.evidence import box_logs
@@ -38,10 +37,9 @@ from sweepstack.operations.host_shutdown import Command, issue
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.registry import need
 from sweepstack.teardown.approval import Given
-from sweepstack.teardown.box_check import Verdict
+from sweepstack.teardown.box_check import Verdict, queued
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.rested import queued
 from sweepstack.teardown.stop_check import AtRisk, StopEnding, look_for_risk
 
 RUNNER_SECONDS = 40.0
@@ -166,9 +164,9 @@ def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> t
 
 
 def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Rest | None) -> Look | None:
-    """All that was read of a box in one look, for its end (`teardown.rested`). None where not all was read, where its
-    runner was alive, where the journal grew meanwhile (`rest` was read after the files), and on a platform that does
-    not tell when it last started the box."""
+    """All that was read of a box in one look, for its end (`teardown.box_check`). None where not all was read, where
+    its runner was alive, where the journal grew meanwhile (`rest` was read after the files), and on a platform that
+    does not tell when it last started the box."""
     if rest is None or record is None or record.started_at is None or seen.listing is None:
         return None
     if seen.journal is None or seen.runner_alive is not False or seen.journal.head != rest.head:

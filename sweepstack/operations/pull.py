@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from sweepstack.core.journal import CellProgress
-from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.journal import CellProgress, could_not_stop
 from sweepstack.evidence import unsealed
 from sweepstack.evidence.pull import BoxPull, BoxSource, PullResult, pull_all
 from sweepstack.evidence.pull_cell import Settled

@@ -31,7 +31,7 @@ from pydantic import AwareDatetime
 from sweepstack.billing.budget import to_stop
 from sweepstack.billing.ledger import spent
 from sweepstack.core import schema
-from sweepstack.core.own_stop import asked_to_stop
+from sweepstack.core.journal import asked_to_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
 from sweepstack.evidence import box_logs, unsealed

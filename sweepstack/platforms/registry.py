@@ -6,9 +6,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
-from sweepstack.core.adapters import adapters, folder_of, module_of
 from sweepstack.core.box_end import Moves
-from sweepstack.core.extensions import not_here
+from sweepstack.core.extensions import adapters, folder_of, module_of, not_here
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import (

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
-from sweepstack.config.network import Route
+from sweepstack.config.override import Route
 from sweepstack.core.box_end import Moves
-from sweepstack.profiles.fact import Fact
+from sweepstack.profiles.layout import Fact
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 

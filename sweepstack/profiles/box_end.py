@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import ClockFact, IssueFacts, StopFacts, TeardownFacts
+from sweepstack.profiles.hosts import HOME_TIER, VERB, layout_of
 from sweepstack.profiles.layout import Layout, VerbFacts
 from sweepstack.profiles.model import Clock, Profile
-from sweepstack.profiles.tiers import HOME_TIER, VERB, layout_of
 
 RENTED_CLUSTER = "the whole cluster, until a person ends it where it was rented"
 """What a stop leaves on the bill of a cluster that costs something by the hour."""

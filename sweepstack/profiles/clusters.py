@@ -1,20 +1,24 @@
-"""Boxes on a cluster: what their workers ask of its scheduler."""
+"""Boxes on a cluster: what their workers ask of its scheduler.
+
+Of cells over several nodes: how many run at once, and whether the extension `nodes` lets them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 from sweepstack.billing.gpu_hours import HOUR, Rate
 from sweepstack.config.model import BoxConfig
 from sweepstack.config.override import Override
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
-from sweepstack.profiles.nodes import slots_of
 from sweepstack.profiles.spot import asked_resources
 
 GPU_HOURS = ("price_per_gpu_hour", "gpu_hours")
@@ -130,3 +134,18 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         ]
     keys = [f"{where}.{key}" for where, resources in asked_resources(config) for key in resources.of_cluster]
     return [f"{profile.platform} is no cluster: {', '.join(dict.fromkeys(keys))} has no effect there"] if keys else []
+
+
+def slots_of(config: StackConfig, gpus: int) -> int:
+    """How many cells run at once on a box with so many GPUs. A cell on several nodes has all of each."""
+    return 1 if config.job.nodes > 1 else config.job.slots or gpus or 1
+
+
+def node_problems(config: StackConfig, profile: Profile) -> list[str]:
+    """Why cells can't run on several nodes there; empty when they can, or when each has one."""
+    if config.job.nodes < 2 and not config.job.restores and not any(box.peers for box in config.boxes.values()):
+        return []
+    module = module_of("nodes", "config")
+    if module is None:
+        return [f"job.nodes, job.restores and boxes.<name>.peers belong to {not_here('nodes')}"]
+    return cast(list[str], import_module(module).problems(config, profile))

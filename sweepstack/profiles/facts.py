@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
 
-from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles.dates import MONTHS, UNVERIFIED, age_in_months, source_of
 from sweepstack.profiles.model import Profile

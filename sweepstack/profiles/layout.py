@@ -1,17 +1,22 @@
 """Where bytes lie on a box of a platform, and what each verb does to them. Parts of a profile.
 
-Each problem is `KEY: what is wrong; what to write`.
+Every fact of a profile is closed, frozen, and checked against the facts beside it. Each problem is `KEY: what is wrong;
+what to write`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool
-
-from sweepstack.profiles.fact import Fact
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 Verb = Literal["stop", "destroy"]
+
+
+class Fact(BaseModel):
+    """Closed and frozen, like all that we write."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Tier(Fact):

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from sweepstack.config.file import Document, Flaw, Loc
 from sweepstack.config.problems import dotted, keyed, shape_at, value_at
-from sweepstack.config.secret_rules import without_secrets
+from sweepstack.config.secrets import without_secrets
 from sweepstack.core.printable import visible
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError

@@ -16,8 +16,7 @@ from pydantic_core import PydanticCustomError
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles.access import ByHand, Environment, Network, OwnKey, Ssh
 from sweepstack.profiles.dates import Proved, Stamp, source_problems
-from sweepstack.profiles.fact import Fact
-from sweepstack.profiles.layout import Layout, Tier, Verb, VerbFacts
+from sweepstack.profiles.layout import Fact, Layout, Tier, Verb, VerbFacts
 
 SECTIONS = (
     "Launch",

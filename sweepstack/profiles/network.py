@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweepstack.config.network import NetworkOverride
+from sweepstack.config.override import NetworkOverride
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.profiles.model import Profile
 

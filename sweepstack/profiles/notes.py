@@ -6,13 +6,13 @@ import re
 
 from sweepstack.billing.egress import GB, egress_words
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.config.network import Route
+from sweepstack.config.override import Route
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.profiles.hosts import layout_of
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import switched
 from sweepstack.profiles.spot import asked_resources
-from sweepstack.profiles.tiers import layout_of
 
 FROM_ABROAD: tuple[Route, ...] = ("huggingface", "pip")
 """The routes that most jobs need, and that are slow or shut where a mirror is needed."""

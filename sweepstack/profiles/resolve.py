@@ -38,24 +38,26 @@ from sweepstack.onbox.common.nodes import NODES
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles import clusters, dates, facts
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
-from sweepstack.profiles.hosts import host_problems, kept_of, python_of
-from sweepstack.profiles.layout import Layout
-from sweepstack.profiles.model import Profile
-from sweepstack.profiles.network import network_problems, switched
-from sweepstack.profiles.nodes import node_problems, slots_of
-from sweepstack.profiles.notes import cuda_problems, fact_notes
-from sweepstack.profiles.plan import BoxPlan, Durable, Plan, Site
-from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
-from sweepstack.profiles.tiers import (
+from sweepstack.profiles.clusters import node_problems, slots_of
+from sweepstack.profiles.hosts import (
     HOME_TIER,
     VERB,
     claims,
+    host_problems,
+    kept_of,
     layout_of,
     least_bytes,
     place_of,
+    python_of,
     region_notes,
     tier_problems,
 )
+from sweepstack.profiles.layout import Layout
+from sweepstack.profiles.model import Profile
+from sweepstack.profiles.network import network_problems, switched
+from sweepstack.profiles.notes import cuda_problems, fact_notes
+from sweepstack.profiles.plan import BoxPlan, Durable, Plan, Site
+from sweepstack.profiles.spot import asked_resources, grace_seconds, spot_notes, spot_problems
 
 _WITHOUT = {"when_done: stop": "when_done: keep", "budget.stop: true": "budget.stop: false"}
 DURABLE_VOLUME = "durable"

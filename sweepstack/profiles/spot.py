@@ -6,8 +6,8 @@ from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.units import parse_duration
 from sweepstack.onbox.runner.spec import GRACE_SECONDS
+from sweepstack.profiles.hosts import VERB, layout_of
 from sweepstack.profiles.model import Profile
-from sweepstack.profiles.tiers import VERB, layout_of
 
 MARGIN_SECONDS = 1.0
 """Of a platform's grace: what the signal takes to the runner, and the runner's last line in the journal."""

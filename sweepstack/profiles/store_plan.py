@@ -11,9 +11,9 @@ from sweepstack.core.records import Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_size
 from sweepstack.profiles import dates, facts
+from sweepstack.profiles.hosts import VERB
 from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.model import Profile
-from sweepstack.profiles.tiers import VERB
 
 GB = 10**9
 

@@ -15,18 +15,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweepstack.core.bucket_address import evidence_uri
-from sweepstack.core.cell_times import cell_times
-from sweepstack.core.journal import CellProgress, started
+from sweepstack.core.journal import CellProgress, cell_times, started
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Again, Birth
-from sweepstack.core.retry_records import Retry
 from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
 from sweepstack.launch.entries import verified_cells
-from sweepstack.launch.retries import next_retry, on_record, too_low
+from sweepstack.launch.retries import Retry, next_retry, on_record, too_low
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import keep_journals, observe

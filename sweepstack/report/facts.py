@@ -10,7 +10,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.metrics import Series
 from sweepstack.core.records import Approval
 from sweepstack.core.results import CellResult
-from sweepstack.core.retry_records import Retry
+from sweepstack.launch.retries import Retry
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import Snapshot
 

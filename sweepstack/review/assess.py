@@ -16,7 +16,7 @@ from sweepstack.billing.balance import MONTH_HOURS
 from sweepstack.billing.deadlines import starting
 from sweepstack.billing.stray import end_command
 from sweepstack.config.policy import Policy, read
-from sweepstack.config.secret_rules import is_secret_value, without_given
+from sweepstack.config.secrets import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy
 from sweepstack.core.roster import in_order
 from sweepstack.core.schema import mapping
@@ -30,7 +30,7 @@ from sweepstack.review.live import Live, LiveBox, LiveFact, open_cells
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Money, Review, SettingChange
 from sweepstack.review.plan import ENDING, MAKING, SAME, Plan, Step, refusals
 from sweepstack.teardown.policy_order import stricter, weaker
-from sweepstack.teardown.ways import give_up, sure_first
+from sweepstack.teardown.refusal import give_up, sure_first
 
 NAMED = 4
 """So many are named in one line; the others are counted."""

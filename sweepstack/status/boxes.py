@@ -12,14 +12,12 @@ from datetime import datetime, timedelta
 from sweepstack.billing.cost import Running
 from sweepstack.billing.deadlines import last_seen
 from sweepstack.billing.ledger import Bill, Spent
-from sweepstack.core.journal import SetupState
-from sweepstack.core.own_stop import asked_to_stop, could_not_stop
+from sweepstack.core.journal import SetupState, asked_to_stop, could_not_stop
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.units import parse_duration, skew_words
 from sweepstack.onbox.host.platform import Told
-from sweepstack.status.bucket import alarms as not_copied_alarms
-from sweepstack.status.bucket import bucket_view
-from sweepstack.status.model import Bills, BoxView
+from sweepstack.status.model import Bills, BoxView, bucket_view
+from sweepstack.status.model import alarms as not_copied_alarms
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 SETUP_WORDS: Mapping[SetupState, str] = {"started": "running", "finished": "done", "failed": "failed"}

@@ -8,13 +8,12 @@ from datetime import datetime
 
 from sweepstack.billing.balance import MONTH_HOURS, Runway
 from sweepstack.billing.budget import Use, use_of
-from sweepstack.billing.cost import Meter
+from sweepstack.billing.cost import Meter, cost_words
 from sweepstack.billing.deadlines import Countdown, contract_end, last_seen, lying, running
 from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.stray import leftover_lines
-from sweepstack.billing.volume_cost import cost_words
 from sweepstack.core.lease import NONE
 from sweepstack.onbox.common.units import spell_bytes, spell_rate
 from sweepstack.platforms.registry import payer

@@ -9,19 +9,30 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sweepstack.billing.stray import Stray, end_command
+from sweepstack.core.journal import BEGINS, STAYS
 from sweepstack.core.observation import Existence
-from sweepstack.core.own_stop import BEGINS, STAYS
 from sweepstack.core.records import ENDED, REFUSED
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.box_folders import CLAIM
 from sweepstack.onbox.host.platform import Told
-from sweepstack.status.bucket import has_set_before
 from sweepstack.status.engine.state import STOP, BoxEntry
-from sweepstack.status.model import BoxView, SweepView
+from sweepstack.status.model import BoxView, SweepView, has_set_before
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.host_shutdown import Handover
-from sweepstack.teardown.refusal import of_another_account, out_of_lost, revoked_again, seen_ended, to_be_read
-from sweepstack.teardown.ways import GIVES_UP, NOT_BACK, accept, give_up, gives_up, sure_first, without_need
+from sweepstack.teardown.refusal import (
+    GIVES_UP,
+    NOT_BACK,
+    accept,
+    give_up,
+    gives_up,
+    of_another_account,
+    out_of_lost,
+    revoked_again,
+    seen_ended,
+    sure_first,
+    to_be_read,
+    without_need,
+)
 
 AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"

@@ -13,9 +13,8 @@ from sweepstack.billing.ledger import Spent
 from sweepstack.billing.stray import Stray
 from sweepstack.billing.unheld import Unheld
 from sweepstack.core.budget import Budget
-from sweepstack.core.cell_times import CellTimes, cell_times
 from sweepstack.core.heartbeat import Patrol
-from sweepstack.core.journal import CellProgress, Journal, SetupProgress, started
+from sweepstack.core.journal import CellProgress, CellTimes, Journal, SetupProgress, cell_times, started
 from sweepstack.core.metrics import Point
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, Birth, Cell, Launch, Loss, Receipt, Teardown

@@ -19,8 +19,7 @@ from sweepstack.core.schema import UPDATE_COMMAND
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
-from sweepstack.teardown.policy_order import weaker
-from sweepstack.teardown.policy_people import missing_signatures
+from sweepstack.teardown.policy_order import missing_signatures, weaker
 from sweepstack.teardown.revocation import revocation_problem
 
 FROM, TO = "end-policy", "begin-policy"

@@ -1,15 +1,19 @@
-"""Whether one policy is weaker than another: field by field, and in words.
+"""Whether one policy is weaker than another, field by field and in words; and whether its people signed.
 
 A policy is weaker when it allows something that the other one does not. A field that is left out allows all. What can't
-be compared counts as weaker.
+be compared counts as weaker. Who signed an approval is compared with whom the policy asks for: one key or one name is
+one person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from sweepstack.config.policy import SIGNERS, Policy, ReadPolicy
+from sweepstack.core.records import Approval
+from sweepstack.core.signature import SweepName
 
 
 def _less(old: Any, new: Any) -> bool:
@@ -96,3 +100,30 @@ def _shown(rules: Policy, key: str) -> str:
         if isinstance(value, float)
         else str(value)
     )
+
+
+def missing_signatures(
+    policy: ReadPolicy, approval: Approval, sweep: SweepName, *, given_up: bool, at: datetime
+) -> str:
+    """Which signatures the policy still asks for on this approval, in one line; "" if none. `given_up`: it abandons a
+    box, or lets a weaker policy follow. `sweep`: "" in it is not compared. `at`: when the keys have to be good: now, or
+    when an approval that was used before was given. Only signatures that verify count. Runs ssh-keygen; raises
+    nothing."""
+    rules = policy.rules
+    people = rules.may_abandon if given_up else rules.approvers
+    if people is None:
+        return ""
+    from sweepstack.teardown.signatures import verified_signers
+
+    needs = rules.abandon_needs if given_up else 1
+    found = verified_signers(approval, sweep, policy.source.signers, at=at)
+    ours = sorted(name for name in found.valid if name in people)  # a key under two names is there once
+    if len(ours) >= needs:
+        return ""
+    key = "abandoners" if given_up and rules.abandoners is not None else "approvers"
+    others = [name for name in people if name not in set(ours)]
+    who = f"{needs - len(ours)} of {', '.join(others)}" if needs > 1 else f"one of {', '.join(others)}"
+    what = "giving it up" if given_up else "the approval"
+    signed = f"; {', '.join(ours)} signed it" if ours else ""
+    why = f"; {found.problems[0]}" if found.problems else ""
+    return f"the policy asks for the signature of {who} for {what} ({policy.at(key)}){signed}{why}"

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime
 
 from sweepstack.core.local_decisions import ABANDONED, REVOKED_ALL, TAKEN_BACK, Decision, decisions
 from sweepstack.core.records import Approval, Digest, Record
-from sweepstack.evidence.records import RecordFiles
+from sweepstack.evidence.store import RecordFiles
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, SweepstackError
 

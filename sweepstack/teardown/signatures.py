@@ -14,8 +14,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from sweepstack.core.adapters import module_of
-from sweepstack.core.extensions import not_here
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Signature, SweepName
 from sweepstack.evidence.store import EvidenceStore

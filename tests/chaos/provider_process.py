@@ -136,7 +136,7 @@ def _import_all() -> None:
     import sweepstack.provider.resources.box
     import sweepstack.provider.resources.gate
     import sweepstack.provider.resources.identity
-    from sweepstack.core.adapters import module_of
+    from sweepstack.core.extensions import module_of
     from tests.chaos import work
     from tests.chaos.disks import DiskChannel
     from tests.simulators.rental import rental, rentals

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.core.adapters import adapters
+from sweepstack.core.extensions import adapters
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.platforms.registry import load_platform

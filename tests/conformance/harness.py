@@ -21,7 +21,7 @@ from sweepstack.onbox.host.platform import BoxRequest, Platform, VolumeRecord
 
 CREATE = """
 import importlib, json, os, pkgutil, sys, traceback
-from sweepstack.core.adapters import module_of
+from sweepstack.core.extensions import module_of
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.common import probe
 from sweepstack.platforms.registry import load_platform

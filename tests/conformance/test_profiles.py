@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.hosts import HOME_TIER
 from sweepstack.profiles.layout import Layout, Tier, Verb, VerbFacts
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.profiles.tiers import HOME_TIER
 from tests.conformance.harness import harness_class
 
 Change = Callable[[dict[str, Any], Profile], None]

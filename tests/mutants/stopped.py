@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant, Patch
 
-RESTED = "sweepstack/teardown/rested.py"
+RESTED = "sweepstack/teardown/box_check.py"
 POWER = "sweepstack/operations/power.py"
 DOUBT = "tests/unit/teardown/test_rested.py::test_any_one_doubt_keeps_it"
 KEPT = "tests/unit/provider/test_rested_box.py::"

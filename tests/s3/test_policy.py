@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sweepstack.core.bucket_address import S3Address
-from sweepstack.evidence.s3.policy import box_folder, box_policy
+from sweepstack.evidence.s3.object_store import box_folder, box_policy
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World

@@ -133,7 +133,7 @@ def _way(label: str, words: str) -> Way | None:
 
 def filled(command: tuple[str, ...], box: str = "box-0") -> tuple[str, ...]:
     """With what a person would write for `…` and `BOX`."""
-    instead = {"…": REASON, "what the console shows": REASON, "BOX": box, "data/BOX": f"data/{box}"}
+    instead = {"…": REASON, "what the console shows": REASON, "BOX": box}
     return tuple(instead.get(word, word) for word in command)
 
 

@@ -13,7 +13,7 @@ from tests.states.following import DeadEnd, Walk
 from tests.states.starts import STARTS
 
 FOLLOWING = "sweepstack/status/next_commands.py"
-WAYS = "sweepstack/teardown/ways.py"
+WAYS = "sweepstack/teardown/refusal.py"
 ALLOWED = '    Row("every box may end", lambda now: not now.locked, _of_cleared),\n'
 UP = 'lambda now: [f"pulumi up --stack {now.stack}"]'
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.status.engine.state_copy import may_hold, way_back
+from sweepstack.status.engine.state import may_hold, way_back
 
 GOOD = json.dumps({"version": 3, "checkpoint": {"stack": "t", "latest": {}}})
 

@@ -23,7 +23,7 @@ OWN = {
     "sweepstack/onbox/bootstrap.py",  # runs on a box before a module can be imported
     "scripts/launcher",  # these two run before there is a package
     "scripts/lib/places.py",
-    "components/host_setup/steps.py",  # shell; its text is an input in the state of each host
+    "components/host_setup.py",  # shell; its text is an input in the state of each host
 }
 """Who may read the variables."""
 READS = re.compile(r"(?:environ|env)\b[^\n]{0,20}XDG_(?:DATA|CACHE)|xdg\(env|\$\{XDG_")

@@ -1,8 +1,7 @@
 """A box that is reached by SSH: all requests go through our agent on the box.
 
-See `agent`; the connection is OpenSSH's.
-
-A shell or a command of a person on a box over SSH, and a forwarded port.
+See `agent`; the connection is OpenSSH's. A person's shell or command on the box and a forwarded port go over it, too.
+Many small files are fetched in one request: a round trip and a flush for each would be most of the time of a pull.
 """
 
 from __future__ import annotations
@@ -15,16 +14,17 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
+from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from sweepstack.channel import agent_source, bulk_fetch
+from sweepstack.channel import agent_source
 from sweepstack.channel.host_keys import Pin
 from sweepstack.channel.prefetch import READS, Answers, Question
 from sweepstack.channel.ssh import keys as ssh_keys
-from sweepstack.channel.ssh.failures import said_last, wrong_key
-from sweepstack.channel.ssh.link import MOST_ANSWER, Link
+from sweepstack.channel.ssh.link import MOST_ANSWER, Link, said_last, wrong_key
 from sweepstack.channel.ssh.links import Links, shared
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.agent import MOST_READ
@@ -42,6 +42,11 @@ LOCK_SECONDS = 90.0
 MOST_NAME = 4096
 T = TypeVar("T")
 _KINDS = ("file", "dir", "link", "other")
+
+MOST_FILES = 512
+"""In one request: what a cut may have to bring again."""
+FLUSHERS = 8
+"""Flushes at once: a disk that is asked for several does them together."""
 
 
 class SshChannel:
@@ -235,10 +240,10 @@ class SshChannel:
     def fetch_many(self, files: Sequence[tuple[str, Path]], progress: Callable[[int], None] | None = None) -> None:
         for path, _ in files:
             safe_parts(path)
-        with bulk_fetch.Flushing() as flushing:
-            for begin in range(0, len(files), bulk_fetch.MOST_FILES):
-                batch = files[begin : begin + bulk_fetch.MOST_FILES]
-                self._carry(bulk_fetch.Receiver(batch, self._count, progress or _silent).take)
+        with Flushing() as flushing:
+            for begin in range(0, len(files), MOST_FILES):
+                batch = files[begin : begin + MOST_FILES]
+                self._carry(Receiver(batch, self._count, progress or _silent).take)
                 flushing.add([target for _, target in batch])
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
@@ -513,3 +518,78 @@ def _why(way: Way, said: str) -> PlatformError:
     where = f"{way.pin.native_id} at {way.endpoint.host}:{way.endpoint.port}"
     own = "; a tunnel takes a connection of its own, which your shared one can make: ssh -O forward -L …"
     return Unreachable(f"{where} can't be reached: {said_last(way, said)}{f'{own} {way.name}' if way.master else ''}")
+
+
+class Receiver:
+    """Files of a box on their way here. `take` may be begun anew on another connection: what is whole stays."""
+
+    def __init__(
+        self, files: Sequence[tuple[str, Path]], count: Callable[[Any], int], say: Callable[[int], None]
+    ) -> None:
+        """`count` reads a size that the box said, or raises."""
+        self._files, self._count, self._say = files, count, say
+        self._done = 0
+
+    def take(self, link: Link) -> None:
+        """Brings the rest of them. Raises what the box raised, Unreachable."""
+        rest = self._files[self._done :]
+        link.request("fetch_many", paths=[path for path, _ in rest])
+        said = link.answer() if rest else None
+        for _, target in rest:
+            said = self._one(link, target, self._count(said))
+            self._done += 1
+
+    def _one(self, link: Link, target: Path, expected: int) -> Any:
+        """One file; returns what the box said after it: the size of the next one, or nothing after the last."""
+        here = 0
+        with open_target(target) as copy:
+            copy.truncate(0)
+
+            def write(chunk: bytes) -> None:
+                nonlocal here
+                here += len(chunk)
+                if here > expected:
+                    raise Unreachable("the box sends more than it announced: nothing of it is believed")
+                copy.write(chunk)
+
+            said = link.answer(write)
+        if here != expected:
+            raise Unreachable("the box sends less than it announced: nothing of it is believed")
+        self._say(here)
+        return said
+
+
+class Flushing:
+    """Flushes files while the next ones come. All that were added last through a power cut when the `with` has ended
+    without an error, and so do their names."""
+
+    def __init__(self) -> None:
+
+        self._pool = ThreadPoolExecutor(FLUSHERS)
+        self._folders: set[Path] = set()
+        self._begun: list[Iterator[None]] = []
+
+    def add(self, targets: Sequence[Path]) -> None:
+        """These are whole: their bytes may be flushed from now on."""
+        self._begun.append(self._pool.map(_flush, [targets[part::FLUSHERS] for part in range(FLUSHERS)]))
+        self._folders |= {target.parent for target in targets}
+
+    def __enter__(self) -> Flushing:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._pool:
+            if error is None:
+                for flushed in (*self._begun, self._pool.map(fsync_directory, self._folders)):
+                    list(flushed)  # raises what went wrong
+
+
+def _flush(targets: Sequence[Path]) -> None:
+    for target in targets:
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

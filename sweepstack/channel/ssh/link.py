@@ -1,4 +1,7 @@
-"""One connection to an agent on a box: requests and answers as frames, each with a deadline."""
+"""One connection to an agent on a box: requests and answers as frames, each with a deadline.
+
+Where ssh failed, its words are read: which host said them, and which key was refused.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import select
 import subprocess
@@ -15,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.channel import agent_source
+from sweepstack.channel.host_keys import HostKeyChanged, changed
 from sweepstack.channel.prefetch import Answer, Question
-from sweepstack.channel.ssh.failures import explained, quotes_ours, said_last, turned_away, wrong_key
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
 from sweepstack.onbox.common import holes
@@ -49,6 +53,10 @@ _KINDS: dict[str, type[PlatformError]] = {
     "NotAFile": NotAFile,
     "PlatformError": PlatformError,
 }
+
+SECONDS = 45.0
+_ZLIB = re.compile(r"\bx\ufffd")
+"""How compressed bytes begin, read as text."""
 
 
 class Silence(Unreachable):
@@ -334,3 +342,46 @@ class Link:
         if code == LOST and not last and silent >= SILENT_SECONDS:
             return Silence(f"{self._where()} can't be reached: nothing came from it for {silent:.0f} s")
         return Unreachable(f"{self._where()} can't be reached: {last or f'the connection ended (exit code {code})'}")
+
+
+def explained(way: Way, said: str) -> str:
+    """What was said, and on a way through other hosts what they say: over a connection that is to stay, ssh throws that
+    away. So it is asked once more, alone. Never raises; blocks for the time that a connection takes."""
+    if (way.via is None and not way.proxy) or wrong_key(way, said) or turned_away(way, said):
+        return said
+    command = [*way.command("-T", shared=False), "exit"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, start_new_session=True
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return said
+    return done.stderr[-4000:].decode("utf-8", "replace").strip() or said
+
+
+def quotes_ours(said: str) -> bool:
+    """Whether a program there quotes the compressed program that was sent for python3: it has read that itself."""
+    return _ZLIB.search(said) is not None or any(letter < " " and letter not in "\a\b\t\n\r\x1b" for letter in said)
+
+
+def said_last(way: Way, said: str) -> str:
+    """What ssh said at its end; on a way through other hosts, which of them said it, too."""
+    lines = said.splitlines() or [""]
+    return lines[-1] if way.via is None and not way.proxy else "; ".join(lines[-2:])
+
+
+def wrong_key(way: Way, said: str) -> HostKeyChanged | None:
+    """The error where ssh said that a host key is not the pinned one: the box's, or that of a host on the way to it."""
+    if "HOST IDENTIFICATION HAS CHANGED" not in said and "Host key verification failed" not in said:
+        return None
+    named = (one for one in way.chain if str(one.pin.path) in said or one.pin.alias in said)
+    where = next(named, way)
+    return changed(where.pin, where.endpoint)
+
+
+def turned_away(way: Way, said: str) -> Way | None:
+    """Whose sshd did not take the key, where ssh said that one did not."""
+    if "Permission denied (" not in said:
+        return None
+    named = (one for one in way.chain if f"{one.endpoint.user}@{one.endpoint.host}: Permission denied" in said)
+    return next(named, way)

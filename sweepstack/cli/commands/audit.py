@@ -31,8 +31,8 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer, own_words
 from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.core.adapters import adapters
 from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.extensions import adapters
 from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Loss

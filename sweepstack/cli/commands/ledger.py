@@ -14,9 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.billing.egress import Egress, copied, egress_words
-from sweepstack.billing.ledger import Bill, Spent, spent, without_price
+from sweepstack.billing.ledger import LAG_HOURS, Bill, Line, Spent, compare, spent, without_price
 from sweepstack.billing.stray import Stray, leftover_lines
-from sweepstack.billing.vendor_bill import LAG_HOURS, Line, compare
 from sweepstack.cli.collect import LOOK_SECONDS
 from sweepstack.cli.egress import prices
 from sweepstack.cli.options import AsJson, Stack
@@ -24,7 +23,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, count, money, si
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
-from sweepstack.core.own_stop import could_not_stop
+from sweepstack.core.journal import could_not_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore

@@ -18,8 +18,7 @@ from sweepstack.cli.prompt import answer, own_words
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
-from sweepstack.core.retry_records import Retry
-from sweepstack.launch.retries import Begin, add, next_retry, on_record, waits
+from sweepstack.launch.retries import Begin, Retry, add, next_retry, on_record, waits
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView

@@ -35,9 +35,8 @@ from sweepstack.operations.volumes.records import Survey, survey
 from sweepstack.profiles import dates, facts
 from sweepstack.review.assess import assess
 from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster, live_of
-from sweepstack.review.markdown import markdown
+from sweepstack.review.markdown import markdown, page
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
-from sweepstack.review.page import page
 from sweepstack.review.plan import read_plan
 from sweepstack.review.words import NEXT, Block, Commands, Grid, Heading, Line, Listing, Quoted, counted, written
 from sweepstack.status.compose import compose

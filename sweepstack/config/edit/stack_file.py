@@ -28,8 +28,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # the reader's nodes
 from pydantic import TypeAdapter, ValidationError
 
-from sweepstack.config.accepted import AcceptedFact, FactName
 from sweepstack.config.file import Document, parse_document
+from sweepstack.config.override import AcceptedFact, FactName
 from sweepstack.config.project import stack_name, stack_path, stacks_of
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.printable import visible

@@ -1,4 +1,9 @@
-"""A bucket's prefix for evidence: small values by key, written whole, conditionally if asked."""
+"""A bucket's prefix for evidence: small values by key, written whole, conditionally if asked.
+
+The credential of one box may write below its own folder of the bucket, and do nothing else. Records and receipts lie
+elsewhere, so that nothing a box does can make itself look verified. On a platform whose boxes are folders of this
+machine no box gets a credential.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.object_store import ABSENT, Held, changed
@@ -20,6 +26,8 @@ PART_BYTES = 64 << 20
 REMOVED = b"null\n"
 """What a key holds that was taken away under a condition. S3 has conditional deletes, but not every server: MinIO
 deletes whatever `If-Match` says. All have conditional writes, and no record reads as this."""
+
+BOXES = "boxes"
 
 
 @dataclass
@@ -177,3 +185,31 @@ class S3Store:
 def sha256_b64(data: bytes) -> str:
     """The SHA-256 as S3 writes it."""
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
+
+
+def box_folder(native_id: str) -> str:
+    """The one folder of a box, as a key. A native id's own special characters, wildcards among them, are quoted."""
+    return f"{BOXES}/{quote(native_id, safe='')}"
+
+
+def box_policy(address: S3Address, native_id: str) -> dict[str, Any]:
+    """The policy document (AWS IAM, MinIO and others) for the credential of one box. Tested as the bucket's own policy,
+    on VersityGW; as the session policy of `sts:AssumeRole` it is not."""
+    bucket = f"arn:aws:s3:::{address.bucket}"
+    folder = f"{address.prefix}/{box_folder(native_id)}"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Action": ["s3:PutObject", "s3:GetObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"],
+                "Resource": [f"{bucket}/{folder}/*"],
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["s3:ListBucket"],
+                "Resource": [bucket],
+                "Condition": {"StringLike": {"s3:prefix": [f"{folder}/*"]}},
+            },
+        ],
+    }

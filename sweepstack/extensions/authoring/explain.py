@@ -16,14 +16,13 @@ from sweepstack.profiles import words
 from sweepstack.profiles.access import OwnKey
 from sweepstack.profiles.dates import UNVERIFIED, age_in_months, source_of
 from sweepstack.profiles.facts import DatedFact, facts_of
-from sweepstack.profiles.hosts import kept_of
+from sweepstack.profiles.hosts import VERB, kept_of, layout_of
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.network import switched
 from sweepstack.profiles.notes import image_cuda
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.spot import asked_resources
-from sweepstack.profiles.tiers import VERB, layout_of
 
 UNDATED = ("uses_image", "gpus", "own_key", "list_lag", "by_hand", "scheduled")
 """Facts that decide and have no stamp of their own; `own_key` has its month in itself."""

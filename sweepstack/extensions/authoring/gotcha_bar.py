@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from sweepstack.config.secret_rules import is_secret_value, without_given
-from sweepstack.evidence.masking import SHORTEST_SECRET, masked
+from sweepstack.config.secrets import is_secret_value, without_given
+from sweepstack.evidence.box_logs import SHORTEST_SECRET, masked
 
 FIELDS = ("symptom", "cause", "fix", "reproduction")
 LEAST = {"symptom": 3, "cause": 4, "fix": 2, "reproduction": 2}

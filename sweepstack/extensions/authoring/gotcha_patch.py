@@ -16,8 +16,7 @@ from pathlib import Path
 from sweepstack.extensions.authoring.gotcha_bar import Proposal
 from sweepstack.extensions.authoring.gotcha_list import LETTER, PAGE, ROW, UNIVERSAL, letters_of, next_id
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles.load import FOLDER, load_profile
-from sweepstack.profiles.prose import GOTCHAS
+from sweepstack.profiles.load import FOLDER, GOTCHAS, load_profile
 
 WIDTH = 120
 

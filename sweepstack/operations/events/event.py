@@ -10,7 +10,7 @@ from typing import Any
 from sweepstack.billing.budget import Use, crossed
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import Kind
-from sweepstack.config.secret_rules import without_given
+from sweepstack.config.secrets import without_given
 from sweepstack.core.budget import Budget
 from sweepstack.core.printable import printable
 from sweepstack.onbox.common.canonical import digest_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from sweepstack.config.events import Kind
-from sweepstack.core.own_stop import BEGINS
+from sweepstack.core.journal import BEGINS
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.host.platform import Told

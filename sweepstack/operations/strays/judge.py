@@ -21,9 +21,9 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
+from sweepstack.evidence.location import evidence_on
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError

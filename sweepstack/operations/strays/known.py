@@ -13,8 +13,8 @@ from pathlib import Path
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.unheld import Unheld, unheld
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.core.adapters import module_of
 from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.extensions import module_of
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sweepstack.billing.volume_cost import cost_words
+from sweepstack.billing.cost import cost_words
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.core.resources import VolumeState
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Birth
-from sweepstack.evidence.whereabouts import evidence_on
+from sweepstack.evidence.location import evidence_on
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
     FolderLost,

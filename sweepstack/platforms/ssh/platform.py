@@ -21,8 +21,8 @@ from sweepstack.channel.host_keys import Pin, fingerprint
 from sweepstack.channel.prefetch import PrefetchesBoxes
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh import route as ssh_route
-from sweepstack.channel.ssh.config import completed
 from sweepstack.channel.ssh.options import Way
+from sweepstack.channel.ssh.route import completed
 from sweepstack.core.box_end import Moves
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import (

@@ -25,9 +25,8 @@ from pydantic import ValidationError
 from sweepstack.config.own_files import own_files
 from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.job import NetworkInput
-from sweepstack.core.journal import Journal, parse_journal, started
+from sweepstack.core.journal import Journal, could_not_stop, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.own_stop import could_not_stop
 from sweepstack.core.resources import QueueInputs, QueueState
 from sweepstack.core.workdir import NO_CODE, located
 from sweepstack.evidence.lazy import Evidence

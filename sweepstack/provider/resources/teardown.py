@@ -27,8 +27,7 @@ from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.provider.session import Operation
-from sweepstack.status.engine.state import read_state
-from sweepstack.status.engine.state_copy import may_hold
+from sweepstack.status.engine.state import may_hold, read_state
 from sweepstack.teardown.abandonment import on_record
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext, BoxFacts, in_entry

@@ -26,14 +26,13 @@ from sweepstack.core.job import JobInput
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Again, Birth
 from sweepstack.core.resources import QueueInputs
-from sweepstack.core.retry_records import Retry
 from sweepstack.core.workdir import NO_CODE, Shipment, collect, digest_of_files, located, no_code
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.launch.archive import members
-from sweepstack.launch.goes_on import on_another_box, ran_on_ended_boxes
+from sweepstack.launch.entries import on_another_box, ran_on_ended_boxes
+from sweepstack.launch.left_behind import missing
 from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
-from sweepstack.launch.retries import newer, on_record
-from sweepstack.launch.start_files import missing
+from sweepstack.launch.retries import Retry, newer, on_record
+from sweepstack.launch.ship import members
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
@@ -355,7 +354,7 @@ def _live(birth: Birth) -> Journal | None:
 
 
 class WorkDir(NamedTuple):
-    """`own`: how absolute paths begin that are no code (`config.own_files`). `shipment`: what ships; None where that is
+    """`own`: how absolute paths begin that are no code (`config.project`). `shipment`: what ships; None where that is
     not the job's code any more."""
 
     path: Path

@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
+from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.billing.egress import GB
 from sweepstack.billing.stray import end_command, takes_words
-from sweepstack.billing.volume_cost import cost_words, overdue
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval

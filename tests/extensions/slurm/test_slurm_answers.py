@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.config.sbatch import OWNED
+from sweepstack.config.rent import OWNED
 from sweepstack.extensions.slurm.channel import _files
 from sweepstack.extensions.slurm.onbox import (
     allocation,

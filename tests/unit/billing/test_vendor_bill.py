@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.ledger import Bill, Span, total
-from sweepstack.billing.vendor_bill import compare
+from sweepstack.billing.ledger import Bill, Span, compare, total
 from sweepstack.core.records import LedgerEntry
 from sweepstack.onbox.host.capabilities import Billed
 

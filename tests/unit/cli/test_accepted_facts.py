@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from sweepstack.cli import accepted_facts
-from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.override import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, facts
 from tests.unit.cli.support import STACK, World

@@ -15,7 +15,7 @@ import pytest
 
 from sweepstack.billing.stray import Stray
 from sweepstack.billing.unheld import Unheld
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.cli.commands import audit as audit_command
 from sweepstack.cli.commands.audit import audit, end_stray
 from sweepstack.cli.output import No, Out

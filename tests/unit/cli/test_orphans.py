@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag

@@ -20,7 +20,7 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.platforms.common import redact
-from sweepstack.profiles.first_contact import remembered
+from sweepstack.profiles.words import remembered
 from tests.unit.config.helpers import GOOD, write
 
 TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(

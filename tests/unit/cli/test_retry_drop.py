@@ -9,9 +9,8 @@ import pytest
 
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
-from sweepstack.core.retry_records import Retry
 from sweepstack.core.roster import expand
-from sweepstack.launch.retries import add, on_record
+from sweepstack.launch.retries import Retry, add, on_record
 from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.cli.support import ARTIFACT, CODE, IDENTITY, STACK, World, by_name
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.host_setup.network import network
-from components.host_setup.steps import facts, script
-from components.host_setup.tiers import tiers
+from components.host_setup import facts, network, script, tiers
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.preflight import claim
 from tests.unit.components.test_steps import run

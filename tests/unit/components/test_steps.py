@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.host_setup.preflight import preflight
-from components.host_setup.steps import Step, facts, script
+from components.host_setup import Step, facts, preflight, script
 
 SECONDS = 120
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.config.given import is_changed, places
+from sweepstack.config.checks import is_changed, places
 from sweepstack.onbox.runner.environment import fill
 from tests.unit.config.helpers import GOOD, load
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.host_setup.preflight import preflight
-from components.host_setup.steps import Step, facts
+from components.host_setup import Step, facts, preflight
 from components.platforms.ssh import COMMAND, NO_KEY, pinned, set_up, steps_for
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import Pin, fingerprint

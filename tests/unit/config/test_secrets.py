@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweepstack.config.secret_rules import assigned_in, is_secret_value, secret_in, without_given, without_secrets
-from sweepstack.config.secrets import may_show
+from sweepstack.config.secrets import assigned_in, is_secret_value, may_show, secret_in, without_given, without_secrets
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.config.helpers import GOOD, broken, load, refusal, write

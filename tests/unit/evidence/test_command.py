@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.evidence.check_sandbox import CheckCode, check_code
+from sweepstack.evidence.verify import CheckCode, check_code
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.command import Check
 from sweepstack.loaders.load import load

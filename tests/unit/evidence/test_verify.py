@@ -18,10 +18,9 @@ from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import ArtifactSpec, Cell, Loss
 from sweepstack.evidence import verify as verifying
 from sweepstack.evidence.check_files import check_cells
-from sweepstack.evidence.check_sandbox import check_code
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.evidence.verify import BoxView, VerifyRequest, check_code, verify
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, JournalDamaged
 from tests.unit.evidence import torchzip

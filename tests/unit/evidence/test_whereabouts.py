@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.evidence.location import evidence_on
 from sweepstack.evidence.manifest import MANIFEST
-from sweepstack.evidence.whereabouts import evidence_on
 from sweepstack.onbox.agent.channel import DirEntry
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout

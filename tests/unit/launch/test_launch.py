@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.core.journal_copy import Rest
+from sweepstack.core.journal import Rest
 from sweepstack.core.records import ArtifactSpec, Cell, Launch
 from sweepstack.core.roster import Roster
 from sweepstack.evidence.verify import BoxView, VerifyRequest, verify

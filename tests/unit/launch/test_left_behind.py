@@ -9,7 +9,7 @@ import pytest
 
 from sweepstack.core.workdir import collect
 from sweepstack.launch import left_behind
-from sweepstack.launch.start_files import missing
+from sweepstack.launch.left_behind import missing
 
 FILES = {
     ".gitignore": "data/\n*.bin\n.venv/\n__pycache__/\nresults/\nenv/\n",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweepstack.core.foreign_cells import elsewhere_text, read_elsewhere
-from sweepstack.core.journal_copy import Rest
+from sweepstack.core.journal import Rest
 from sweepstack.core.records import Birth, Cell
 from sweepstack.launch.entries import hands_on
 from sweepstack.onbox.agent.channel import Channel

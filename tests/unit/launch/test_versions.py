@@ -18,8 +18,8 @@ import pytest
 
 from sweepstack.core.records import Again
 from sweepstack.core.workdir import collect
-from sweepstack.launch import archive
-from sweepstack.launch.goes_on import on_another_box
+from sweepstack.launch import ship
+from sweepstack.launch.entries import on_another_box
 from sweepstack.launch.launch import FirstCellFailed, SetupFailed, launch
 from sweepstack.launch.ship import settings as spec_json
 from sweepstack.onbox.common import box_layout
@@ -271,7 +271,7 @@ def test_every_version_is_kept_in_the_evidence(site: Site) -> None:
     second = site.spec("a").code
     site.launch("a", "b")
     assert site.store.codes() == sorted([first, second])
-    with archive.unpacked(kept(site, second), second) as files:
+    with ship.unpacked(kept(site, second), second) as files:
         assert {name: path.read_text() for name, path, _ in files}["note.txt"] == "changed"
 
 
@@ -371,9 +371,9 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
             job / "ünïcode-and-a-name-that-is-longer-than-a-hundred-characters-so-that-it-needs-a-header-of-its-own.txt"
         ).write_text(name[:0])
         (job / "sub" / "run.sh").chmod(0o755)
-        made.append(archive.pack(job, collect(job)))
+        made.append(ship.pack(job, collect(job)))
     assert made[0] == made[1]
-    with archive.unpacked(made[0], collect(tmp_path / "one").digest) as files:
+    with ship.unpacked(made[0], collect(tmp_path / "one").digest) as files:
         assert next((name, mode) for name, _, mode in files) == ("sub/run.sh", 0o755)
 
 
@@ -385,7 +385,7 @@ def test_a_file_that_changes_while_it_is_packed_is_refused(tmp_path: Path, text:
     shipment = collect(job)
     (job / "f").write_text(text)
     with pytest.raises(ConfigError, match="changed while it was being read"):
-        archive.pack(job, shipment)
+        ship.pack(job, shipment)
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/out", "link"])
@@ -398,7 +398,7 @@ def test_an_archive_that_leads_out_is_refused(name: str) -> None:
         tar.addfile(info, io.BytesIO())
     with (
         pytest.raises(EvidenceDamaged, match="which is no plain file"),
-        archive.unpacked(made.getvalue(), digest_of(1)),
+        ship.unpacked(made.getvalue(), digest_of(1)),
     ):
         pass
 

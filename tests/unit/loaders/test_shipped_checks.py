@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweepstack.evidence.check_sandbox import check_code
+from sweepstack.evidence.verify import check_code
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.command import Check
 from sweepstack.loaders.load import load

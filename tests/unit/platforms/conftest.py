@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 

@@ -12,7 +12,7 @@ from sweepstack.billing.balance import Left
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.adapters import adapters
+from sweepstack.core.extensions import adapters
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.autodl.wallet import CNY_PER_USD, Api, AutodlWallet, connect, refused

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweepstack.channel.host_keys import HostKeyChanged
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.cli.commands.confirm.host import trust_host
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.core.box_end import Moves

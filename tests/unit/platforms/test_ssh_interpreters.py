@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.host_setup.preflight import preflight
-from components.host_setup.steps import facts, script
+from components.host_setup import facts, preflight, script
 from sweepstack.channel import agent_source, interpreters
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait

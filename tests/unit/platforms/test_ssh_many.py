@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.pull_bench import CELL, IDENTITY, seal
-from sweepstack.channel import bulk_fetch
+from sweepstack.channel.ssh import channel as bulk_fetch
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.evidence.pull import pull_cell
 from sweepstack.evidence.store import EvidenceStore

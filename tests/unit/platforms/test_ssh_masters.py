@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform

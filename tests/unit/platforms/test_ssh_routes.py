@@ -12,8 +12,8 @@ import pytest
 
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.host_keys import HostKeyChanged
-from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.channel.ssh import pin_host_key
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Wait
 from sweepstack.platforms.registry import load_platform

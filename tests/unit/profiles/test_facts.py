@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.override import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.dates import age_in_months, source_problems
 from sweepstack.profiles.facts import covers, facts_of, notes, problems, stale_under

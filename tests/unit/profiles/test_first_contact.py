@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.platforms.common import redact
-from sweepstack.profiles.first_contact import once, remember_credential, remembered
 from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.words import remember_credential, remembered, told_once
 
 VALUE = "violet-umbrella-77"
 
@@ -23,37 +23,37 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_told_once_for_each_platform() -> None:
     profile = load_profile("autodl")
-    first, *rest = once(profile)
+    first, *rest = told_once(profile)
     assert first.endswith("sweepctl profile show autodl")
     said = "\n".join(rest)
     assert profile.conveniences[0] in said
     assert "released by AutoDL" in said
     assert "trap AD3: Two instances don't see each other's files" in said
-    assert once(profile) == ()
-    assert once(load_profile("runpod")) != ()
+    assert told_once(profile) == ()
+    assert told_once(load_profile("runpod")) != ()
 
 
 def test_where_no_bill_is_sent_there_is_nothing_to_tell() -> None:
-    assert once(load_profile("local")) == ()
+    assert told_once(load_profile("local")) == ()
 
 
 def test_ci_is_told_nothing_and_uses_up_nothing(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     monkeypatch.setenv("CI", "true")
-    assert (once(load_profile("autodl")), data.exists()) == ((), False)
+    assert (told_once(load_profile("autodl")), data.exists()) == ((), False)
     monkeypatch.delenv("CI")
-    assert once(load_profile("autodl")) != ()
+    assert told_once(load_profile("autodl")) != ()
 
 
 def test_of_several_at_once_one_tells_it() -> None:
     profile = load_profile("autodl")
     with ThreadPoolExecutor(8) as threads:
-        told = list(threads.map(lambda _: once(profile), range(8)))
+        told = list(threads.map(lambda _: told_once(profile), range(8)))
     assert sum(bool(lines) for lines in told) == 1
 
 
 def test_where_nothing_can_be_remembered_it_is_told_again(data: Path) -> None:
     data.write_text("a file where the folder would be")
-    assert once(load_profile("autodl")) == once(load_profile("autodl")) != ()
+    assert told_once(load_profile("autodl")) == told_once(load_profile("autodl")) != ()
     remember_credential("autodl", "AUTODL_KEY")
     assert remembered("autodl") == {}
 

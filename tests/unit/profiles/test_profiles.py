@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.core import adapters as found_adapters
+from sweepstack.core import extensions as found_adapters
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.platforms import registry
+from sweepstack.profiles.clusters import node_problems
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import KEYS, OVERRIDE_NAMES, SECTIONS
-from sweepstack.profiles.nodes import node_problems
 
 GOTCHA_IDS = {
     "autodl": ["AD1", "AD2", "AD3", "AD4", "AD5", "AD6", "AD9", "AD-DANGER"],

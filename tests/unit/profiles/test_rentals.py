@@ -21,8 +21,8 @@ from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import adapters_of
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
-from sweepstack.core.adapters import FOLDERS, adapters
 from sweepstack.core.box_end import TeardownFacts
+from sweepstack.core.extensions import FOLDERS, adapters
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profile, load_profiles, platforms
@@ -425,7 +425,7 @@ def without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     for name in (FOLDERS.get(other, other) for other in OTHERS):
         (folder / name).mkdir()
         (folder / name / "platform.py").touch()
-    monkeypatch.setattr("sweepstack.core.adapters.ROOTS", {"sweepstack.platforms": folder})
+    monkeypatch.setattr("sweepstack.core.extensions.ROOTS", {"sweepstack.platforms": folder})
     load_profile.cache_clear()
     yield
     load_profile.cache_clear()

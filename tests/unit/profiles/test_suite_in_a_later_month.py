@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from sweepstack.config.accepted import AcceptedFact
+from sweepstack.config.override import AcceptedFact
 from sweepstack.profiles import dates, facts
 from sweepstack.profiles.load import load_profile, platforms
 from tests.accepted_facts import accepted_today

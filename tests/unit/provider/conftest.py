@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.loaders.base import LoadResult
 from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import Job

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sweepstack.channel.ssh import config as ssh_config
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh import options as ssh_options
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.core.observation import Existence
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import SweepstackError, Unreachable

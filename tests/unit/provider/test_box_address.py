@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel.ssh import config as ssh_config
+from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError

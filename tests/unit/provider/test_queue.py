@@ -16,10 +16,9 @@ from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.records import Again, Cell, Teardown
 from sweepstack.core.resources import BoxState, QueueState
-from sweepstack.core.retry_records import Retry
 from sweepstack.core.workdir import NO_CODE, collect
-from sweepstack.launch import archive
-from sweepstack.launch.retries import add
+from sweepstack.launch import ship
+from sweepstack.launch.retries import Retry, add
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.box_layout import short
@@ -390,7 +389,7 @@ def flat_project(sweep: Sweep) -> dict[str, Any]:
     (sweep.project / "Pulumi.yaml").write_text("name: flat\nruntime: python\n")
     (sweep.project / "Pulumi.t.yaml").write_text("config: {}\n")
     before = collect(sweep.project)
-    sweep.store.write_code(before.digest, archive.pack(sweep.project, before))
+    sweep.store.write_code(before.digest, ship.pack(sweep.project, before))
     return {
         "workdir": ".",
         "run": f"sh job/train.sh {{word}} {{out}} {sweep.control}",

@@ -8,10 +8,9 @@ import shutil
 import pytest
 
 from sweepstack.core.records import Again
-from sweepstack.core.retry_records import Retries, Retry
 from sweepstack.evidence.traces import generations
 from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares
-from sweepstack.launch.retries import RECORD, add, on_record
+from sweepstack.launch.retries import RECORD, Retries, Retry, add, on_record
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.session import Session, Severity
 from sweepstack.provider.sharing import answer, invoke

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepstack.review.live import LiveCell
+from sweepstack.review.markdown import page
 from sweepstack.review.model import Review
-from sweepstack.review.page import page
 from sweepstack.review.words import FOLD, headline
 from tests.unit.review.plans import box, live, reviewed, step
 from tests.unit.review.record import recorded

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.core.journal import Journal
-from sweepstack.core.own_stop import asked_to_stop, could_not_stop, noted
+from sweepstack.core.journal import Journal, asked_to_stop, could_not_stop, noted
 
 NOW = datetime(2026, 11, 22, 12, 40, tzinfo=UTC)
 

@@ -15,12 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweepstack.core.journal_copy import Look, Rest
-from sweepstack.core.retry_records import Retry
-from sweepstack.launch.retries import add
+from sweepstack.core.journal import Look, Rest
+from sweepstack.launch.retries import Retry, add
 from sweepstack.onbox.agent.channel import Listing
+from sweepstack.teardown.box_check import queued
 from sweepstack.teardown.refusal import next_commands, to_be_read
-from sweepstack.teardown.rested import queued
 from tests.unit.teardown.deviations import DEVIATIONS, box_in_receipt
 from tests.unit.teardown.support import FIRST, NOW, OTHERS, Situation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweepstack.core import adapters
+from sweepstack.core import extensions
 from sweepstack.core.observation import Existence
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.signature import Signature, SweepName
@@ -17,7 +17,7 @@ POLICY = written(PolicyText(text="approvers: [ana]\n", signers="ana ssh-ed25519 
 @pytest.fixture
 def alone(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> Situation:
     """A cleared sweep under a policy that asks for a signature, where no extension is installed."""
-    monkeypatch.setattr(adapters, "ROOTS", {})
+    monkeypatch.setattr(extensions, "ROOTS", {})
     situation.state(policies=(POLICY,))
     return situation
 

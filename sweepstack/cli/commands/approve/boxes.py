@@ -44,11 +44,10 @@ from sweepstack.teardown.check import may_end
 from sweepstack.teardown.launched import unnamed_cells
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_check import binds, longest
-from sweepstack.teardown.refusal import of_another_account, revoked_again, to_be_read
+from sweepstack.teardown.refusal import give_up, of_another_account, revoked_again, sure_first, to_be_read, without_need
 from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at, readable
 from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.stop_check import AtRisk
-from sweepstack.teardown.ways import give_up, sure_first, without_need
 
 
 def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | None:

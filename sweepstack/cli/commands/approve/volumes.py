@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
 
-from sweepstack.billing.volume_cost import cost_words
+from sweepstack.billing.cost import cost_words
 from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.commands.approve.options import ApproveOptions, Asked
 from sweepstack.cli.output import No, Out, Unsure

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unknown, warn
-from sweepstack.config.accepted import AcceptedFact
 from sweepstack.config.extras import missing
+from sweepstack.config.override import AcceptedFact
 from sweepstack.config.stack_config import StackConfig, StoreConfig
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.paths import docs_page

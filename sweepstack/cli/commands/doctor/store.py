@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 
-from sweepstack.billing.volume_cost import cost_words, overdue
+from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn

@@ -46,8 +46,8 @@ from sweepstack.onbox.host.offers import Offer
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.rate_limit import paced
-from sweepstack.profiles import first_contact
 from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.words import remember_credential, told_once
 from sweepstack.teardown.launched import copied_journal
 
 
@@ -169,10 +169,10 @@ def _first_contacts(seen: Look, out: Out) -> None:
     """What is told once of each candidate that was asked; and remembers which credential had an answer."""
     for market in seen.markets:
         profile = load_profile(market.platform)
-        for line in first_contact.once(profile):
+        for line in told_once(profile):
             out.line(line)
         if market.first:
-            first_contact.remember_credential(market.platform, redact.place_of(profile.adapter))
+            remember_credential(market.platform, redact.place_of(profile.adapter))
 
 
 def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: bool) -> tuple[Look, Records]:

@@ -13,8 +13,8 @@ from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import NO, YES, Out, Unsure, count
 from sweepstack.cli.target import project_root
-from sweepstack.config.accepted import AcceptedFact
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.override import AcceptedFact
 from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles import dates

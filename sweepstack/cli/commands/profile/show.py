@@ -15,10 +15,10 @@ from sweepstack.core.paths import installed
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, words
 from sweepstack.profiles.facts import facts_of
-from sweepstack.profiles.first_contact import remembered
 from sweepstack.profiles.layout import Layout, Verb
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile
+from sweepstack.profiles.words import remembered
 
 VERBS: tuple[Verb, ...] = ("stop", "destroy")
 HEAD = (

@@ -18,7 +18,7 @@ from sweepstack.evidence.unsealed import UNSEALED, Unsealed
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.pull import PullSummary, pull_sweep
 from sweepstack.status.next_commands import run_again, wakes
-from sweepstack.teardown.ways import GIVES_UP
+from sweepstack.teardown.refusal import GIVES_UP
 
 LEFT = {
     "not_copied": "sealed, and not copied",

@@ -11,7 +11,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder
-from sweepstack.evidence.s3.policy import box_policy
+from sweepstack.evidence.s3.object_store import box_policy
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.status.engine.call import ExportCall
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from sweepstack.billing.volume_cost import cost_words
+from sweepstack.billing.cost import cost_words
 from sweepstack.cli.commands.status.store import next_of
 from sweepstack.cli.commands.status.sweep import exit_code, picture
 from sweepstack.cli.output import NO, UNSURE, YES, Out

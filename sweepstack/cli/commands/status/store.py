@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from sweepstack.billing.volume_cost import cost_words, overdue
+from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import signed_lines

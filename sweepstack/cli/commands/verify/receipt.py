@@ -24,10 +24,9 @@ from sweepstack.core.roster import Roster
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import located
 from sweepstack.evidence import file_index
-from sweepstack.evidence.check_sandbox import CheckCode, check_code
 from sweepstack.evidence.manifest import ManifestRefused, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import READER_VARIABLE, BoxView, VerifyOutcome, VerifyRequest
+from sweepstack.evidence.verify import READER_VARIABLE, BoxView, CheckCode, VerifyOutcome, VerifyRequest, check_code
 from sweepstack.evidence.verify import Progress as Progressing
 from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.loaders.base import some
@@ -45,7 +44,7 @@ from sweepstack.status.next_commands import (
     run_again,
 )
 from sweepstack.teardown.launched import signs_of_a_launch
-from sweepstack.teardown.ways import accept, sure_first
+from sweepstack.teardown.refusal import accept, sure_first
 
 
 @dataclass(frozen=True)

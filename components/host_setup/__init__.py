@@ -1,1 +1,0 @@
-"""What is done on a host, once, before its queue starts."""
