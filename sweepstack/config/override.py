@@ -1,4 +1,4 @@
-"""The facts of a platform that a stack config replaces, those of its network (proxy, mirrors, caches) among them.
+"""The facts of a platform that a stack config replaces, also those of its network.
 
 And a person's word that an old fact of a profile counts: that fact, of that month, for a while.
 """

@@ -1,4 +1,4 @@
-"""Finds the extensions, folders of `sweepstack/extensions/` that can be taken out, and the adapters of platforms.
+"""Finds the folders of `sweepstack/extensions/`, which can be taken out, and all adapters.
 
 An adapter is a folder of `platforms` or of `extensions`. None is imported here.
 """

@@ -1,1 +1,1 @@
-"""Pages: one self-contained HTML file with tables and plots, and what `sweepctl results --as html` puts into it."""
+"""HTML pages of their own with tables and plots, and what `results --as html` puts into one."""

@@ -1,4 +1,4 @@
-"""Whether one policy is weaker than another, field by field and in words; and whether its people signed.
+"""Whether one policy is weaker than another, in words, and whether its people signed.
 
 A policy is weaker when it allows something that the other one does not. A field that is left out allows all. What can't
 be compared counts as weaker. Who signed an approval is compared with whom the policy asks for: one key or one name is

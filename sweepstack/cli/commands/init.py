@@ -1,4 +1,4 @@
-"""`sweepctl init`: writes a project for sweeps into the user's own repository, or one more stack file."""
+"""`sweepctl init`: writes a project for sweeps into the user's repository, or one more stack file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns vast.ai's answer about an instance into a phase and a record, and reaches it; its refusals into our errors.
+"""Turns vast.ai's answers into phases, records and our errors, and reaches an instance.
 
 Four fields describe its state: `actual_status` (the container), `intended_status` (what the container should become),
 `cur_state` (the contract) and `next_state` (what the contract should become). The vendor documents the values of

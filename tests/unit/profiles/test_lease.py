@@ -113,5 +113,5 @@ def test_which_platforms_hold_a_box_before_a_launch(tmp_path: Path) -> None:
         for name in (path.stem for path in FOLDER.glob("*.md"))
         if (own := load_profile(name).own_key) is not None and own.from_start
     }
-    sends = {path.parent.name for path in PLATFORMS.glob("*/*.py") if "start_lease.text(" in path.read_text()}
+    sends = {path.parent.name for path in PLATFORMS.glob("*/*.py") if "renting.lease_text(" in path.read_text()}
     assert held == sends == {"runpod", "vastai"}

@@ -1,4 +1,4 @@
-"""`sweepctl status --probe`: probes every box once, and prints a line for each. For cron: see the exit code.
+"""`sweepctl status --probe`: probes each box once, a line for each; for cron, by its exit code.
 
 Changes nothing. For a box that does not answer it reports only that: what runs on it is not known.
 """
