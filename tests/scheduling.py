@@ -36,9 +36,9 @@ WAITING = (
     "extensions/paperspace_api",
 )
 """Folders whose tests wait for long, and share nothing."""
-PARTS = {"tests/states/test_engine.py": 4, "tests/states/test_handlers.py": 4}
-"""Files that take half an hour and more in `make proof`, and into how many parts each is split: each part prepares the
-starting points for itself, which takes minutes. As one part each, they were played alone at the end."""
+PARTS = {"tests/states/test_engine.py": 4, "tests/states/test_handlers.py": 4, "tests/onbox/test_claims_nfs.py": 6}
+"""Files that take half an hour and more in `make proof`, and into how many parts each is split. Of the states each part
+prepares the starting points for itself, which takes minutes. As one part each, they were played alone at the end."""
 MOMENTS = {
     "prepared": re.compile(r"^def (\w+)\([^()]*\b(?:small_finished|finished|verified|cleared): Stack\b", re.MULTILINE),
     "locked": re.compile(r"^def (\w+)\((?:locked: Attack|edited: Edited)\b", re.MULTILINE),
