@@ -33,11 +33,11 @@ load_platform(ADAPTER).destroy(sys.argv[1], sys.argv[2])
 """
 CUT_STOP = """
 import os, signal, sys
-from sweepstack.onbox.host import removal
+from sweepstack.onbox.host import box_folders
 from sweepstack.platforms.registry import load_platform
 def cut(folder):
     os.kill(os.getpid(), signal.SIGKILL)
-removal.wipe = cut
+box_folders.wipe = cut
 load_platform(ADAPTER).stop(sys.argv[1], sys.argv[2])
 """
 STOP_START = """
