@@ -68,6 +68,23 @@ OWNED = {
 """Option of sbatch → what sets it here."""
 
 
+def _one(text: str) -> str:
+    found = _OPTION.fullmatch(text)
+    if found is None:
+        raise wrong(f"options of sbatch, each in one text and by its long name: --exclude=n3, not {text}")
+    owned = next((name for name in sorted(OWNED, key=len) if name.startswith(found[1])), None)
+    if owned is not None:
+        raise wrong(f"options that sweepstack leaves to you: --{owned} is set by {OWNED[owned]}; take {text} out")
+    return text
+
+
+def _options(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_one(text) for text in texts)
+
+
+SbatchOptions = Annotated[Names, AfterValidator(_options)]
+
+
 class Gpu(Shape):
     """A constraint on GPUs, never a platform's SKU."""
 
@@ -200,20 +217,3 @@ class Placement(Shape):
         if not boxes and platform != self.platform:
             return None
         return self.model_copy(update={"platform": platform, "boxes": boxes})
-
-
-def _one(text: str) -> str:
-    found = _OPTION.fullmatch(text)
-    if found is None:
-        raise wrong(f"options of sbatch, each in one text and by its long name: --exclude=n3, not {text}")
-    owned = next((name for name in sorted(OWNED, key=len) if name.startswith(found[1])), None)
-    if owned is not None:
-        raise wrong(f"options that sweepstack leaves to you: --{owned} is set by {OWNED[owned]}; take {text} out")
-    return text
-
-
-def _options(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_one(text) for text in texts)
-
-
-SbatchOptions = Annotated[Names, AfterValidator(_options)]
