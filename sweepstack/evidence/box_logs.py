@@ -1,10 +1,8 @@
-"""Copies a box's own logs before it ends: their last part, secrets masked.
+"""Copies a box's own logs before it ends: their last part, with the values of `job.secrets` masked.
 
 They are those of its runner or workers, of the patrol and of set-ups. They lie in `box-logs/<box>-g<generation>/`, for
 a person who asks why a box that is gone did nothing. They prove nothing, and no end waits for them: what can't be
 copied is named, and that is all. Of a log that was begun anew (rotated, truncated) the copy before is kept: see `kept`.
-
-Masks the values of `job.secrets` in logs that are copied from a box.
 """
 
 from __future__ import annotations

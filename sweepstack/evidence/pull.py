@@ -2,27 +2,30 @@
 
 A copy is made below `<evidence>/.partial/<cell>/`; what a cut left there is gone on with. Every file is compared with
 the box's manifest by size and SHA-256 before the folder gets its final name, so a cut never leaves a wrong file there.
-A copy that another seal replaces is moved to `<evidence>/.superseded/`, not deleted. Object storage: see s3_pull.
+A copy that another seal replaces is moved to `<evidence>/.superseded/`, not deleted.
 
-Brings one sealed cell into object storage, by way of this machine's cache.
+Into object storage a cell goes by way of this machine's cache. A file comes from the box only when neither the bucket
+nor the cache has it right; the manifest goes up last, so that a cell counts only when all of it is there.
 
-A file comes from the box only when neither the bucket nor the cache has it right. What a cut left is gone on with, on
-both ways; the manifest goes up last, so that a cell counts only when all of it is there.
-
-Copies an unsealed attempt's files into the evidence, within bounds; names the rest.
+Of an unsealed attempt files are copied within bounds, and the rest is named.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sweepstack.core.journal import Journal
+from sweepstack.core.records import FileEntry
 from sweepstack.evidence import box_logs
+from sweepstack.evidence.box_logs import hidden_on, masked
+from sweepstack.evidence.kept import log_goes_on, put
 from sweepstack.evidence.manifest import (
     MANIFEST,
     MAX_MANIFEST,
@@ -31,31 +34,25 @@ from sweepstack.evidence.manifest import (
     manifest_digest,
     parse_manifest,
 )
-from sweepstack.evidence.pull_cell import CellCopy, Progress, PullResult, Settled
-from sweepstack.evidence.s3.cell_store import S3Copies
+from sweepstack.evidence.pull_cell import (
+    PARTIAL,
+    BoxFiles,
+    CellCopy,
+    Progress,
+    PullResult,
+    Settled,
+    inside,
+    is_right,
+    require_room,
+)
+from sweepstack.evidence.s3.cell_store import S3Copies, is_local, seal_of
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.unsealed import Unsealed
-from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
-from sweepstack.onbox.common.locks import take
-
-if TYPE_CHECKING:
-    from sweepstack.onbox.agent.channel import Channel
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from sweepstack.core.records import FileEntry
-from sweepstack.evidence.box_logs import hidden_on, masked
-from sweepstack.evidence.kept import log_goes_on, put
-from sweepstack.evidence.pull_cell import PARTIAL, BoxFiles, inside, is_right, require_room
-from sweepstack.evidence.s3.cell_store import is_local, seal_of
 from sweepstack.evidence.unsealed import (
     LOG,
     NAMED,
     KeptFile,
     LeftFile,
+    Unsealed,
     UnsealedOfBox,
     ended_unsealed,
     key_of,
@@ -64,13 +61,19 @@ from sweepstack.evidence.unsealed import (
     record_of,
     recorded,
 )
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import fsync_directory, sha256_hex
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import (
+    EvidenceDamaged,
+    EvidenceError,
+    JournalDamaged,
+    PlatformError,
+    Unreachable,
+)
+from sweepstack.onbox.common.locks import take
 
 if TYPE_CHECKING:
-    from sweepstack.evidence.store import EvidenceStore
     from sweepstack.onbox.agent.channel import Channel
-
 
 __all__ = ["BoxPull", "BoxSource", "PullResult", "pull_all", "pull_cell"]
 

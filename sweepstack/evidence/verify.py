@@ -6,14 +6,11 @@ each artifact loading with its keys and with finite numbers. Nothing else verifi
 file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad. Where its reader
 does not take such a file, it is `unsupported`: that is final, and nothing against the file.
 
-What verify notices across several cells: worth a person's look, no mistake of one cell.
+What is noticed across several cells is worth a person's look, and no mistake of one cell.
 
-What a verify says while it is at work, and how long its stages took.
-
-A private copy of the job's code, in which a `load: command` check runs.
-
-The work dir here, not the code that a cell ran: a check that is mended is run again over what there is, without a new
-cell. What was taken is in the receipt by its digest, which is that of the files that would ship (`core.workdir`).
+A `load: command` check runs in a private copy of the work dir that is here, not of the code that a cell ran: a check
+that is mended is run again over what there is, without a new cell. What was taken is in the receipt by its digest,
+which is that of the files that would ship (`core.workdir`).
 """
 
 from __future__ import annotations

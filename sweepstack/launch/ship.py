@@ -1,11 +1,8 @@
 """What is put on a box before its queue is told anything: code, runner, settings, secrets.
 
-A version of the code is one tar file whose bytes depend on its content alone.
-
-Records beside each shipped version of the code where it came from.
-
-It is no part of any digest: the same files are the same code, whatever commit they were in. No URL of a remote is kept:
-people put tokens into those.
+A version of the code is one tar file whose bytes depend on its content alone. Beside it is recorded where it came from.
+That is no part of any digest: the same files are the same code, whatever commit they were in. No URL of a remote is
+kept: people put tokens into those.
 """
 
 from __future__ import annotations

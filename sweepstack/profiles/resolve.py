@@ -1,18 +1,12 @@
 """Resolves a stack config and the profiles to a plan: platform, boxes, what a teardown kills.
 
 Pure: no engine, no network, no files. All that a later delete needs is decided here, once, and ends up as inputs in the
-state. Every choice and every refusal has its reason in words.
+state. Every choice and every refusal has its reason in words. Decided here, too, is how a box stops itself once its
+lease is over, what it is told of buckets, and how an image that is named by a tag can be pinned.
 
-Buckets that boxes see: what a box is told of them, and what they need. Pure.
-
-Tells how to pin a container image that is named by a tag: a tag can become another image.
-
-Resolves how a box of a platform stops itself once its lease is over. Pure.
-
-Whether what a sweep leaves behind fits where it is sealed, by the `min` of its artifacts. Pure.
-
-Where a box alone is the place, that is its share of the cells; else it is one place for all. What is really there is
-looked at later: a volume's size in the preview (`provider.resources.volume`), a host's when its box is made.
+Whether what a sweep leaves behind fits where it is sealed is judged by the `min` of its artifacts. Where a box alone is
+the place, that is its share of the cells; else it is one place for all. What is really there is looked at later: a
+volume's size in the preview (`provider.resources.volume`), a host's when its box is made.
 """
 
 from __future__ import annotations

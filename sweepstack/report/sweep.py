@@ -1,8 +1,7 @@
 """The page of a sweep: its sections, in the order in which a person asks.
 
-What the boxes' patrols measured: GPUs, memory, disk, inodes. What was paid for over time: boxes at work, idle, stopped.
-
-The tables of a sweep's page: its cells, its results, the evidence with digests.
+Its plots are of what the boxes' patrols measured (GPUs, memory, disk, inodes) and of what was paid for over time (boxes
+at work, idle, stopped); its tables of cells, results, and the evidence with digests.
 """
 
 from __future__ import annotations

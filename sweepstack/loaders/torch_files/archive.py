@@ -1,8 +1,7 @@
 """Reads torch checkpoints (the zip format of torch 1.6 and later) without torch.
 
-Checks that the indices of a sparse tensor fit its size, as torch's own restricted load does.
-
-Where it is asked for, torch itself reads the file with `weights_only=True`, after the same pass.
+The indices of a sparse tensor have to fit its size, as in torch's own restricted load. Where it is asked for, torch
+itself reads the file with `weights_only=True`, after the same pass.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Seals a cell's files: copies them to the durable tier, reads them back, writes a manifest.
 
-Names of sealed files, which work on every store and file system, whatever its case rules.
-A part of a path with characters that some store can't hold (a tab, a line break, a backslash, bytes that are no UTF-8),
-or that differs from another file's name only by case, is sealed as `%_` and its bytes, special ones as `%09`; a path
-too long for that as `%_` and its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has
-all: sealed -> as written, percent-encoded.
+What lies below a cell's folder is opened without following a link (`Own`): one that comes in between leads nowhere.
 
-What lies below a cell's folder is opened without following a link (`Own`): one that comes in between leads
-nowhere.
+The names of sealed files work on every store and file system, whatever its case rules. A part of a path with characters
+that some store can't hold (a tab, a line break, a backslash, bytes that are no UTF-8), or that differs from another
+file's name only by case, is sealed as `%_` and its bytes, special ones as `%09`; a path too long for that as `%_` and
+its SHA-256. `unquote_to_bytes(part[2:])` gives a part back; the manifest's `names` has all: sealed -> as written,
+percent-encoded.
 """
 
 from __future__ import annotations

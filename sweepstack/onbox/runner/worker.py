@@ -18,13 +18,11 @@ Exit codes beside those of `main`:
   9      this worker's end was taken for proved: it wrote nothing more
 With SIGUSR1 the end of the allocation is near: as SIGTERM, and the journal has `why: wall`.
 
-Which waiting cell a worker takes next, once cells were measured.
-
-Long cells first: else the last ones keep one worker at work while the others have ended. But a slow worker that took
-the longest cell would itself be the last. So a worker takes the longest cell that it ends before all cells can be
-through, however they were shared out; where it can't end any so early, the shortest. Cells that are expected to take
-the same time are taken in the queue's order, and so are all of them while none was measured. What a worker left that
-has ended comes before all others.
+Once cells were measured, a worker takes long ones first: else the last ones keep one worker at work while the others
+have ended. But a slow worker that took the longest cell would itself be the last. So a worker takes the longest cell
+that it ends before all cells can be through, however they were shared out; where it can't end any so early, the
+shortest. Cells that are expected to take the same time are taken in the queue's order, and so are all of them while
+none was measured. What a worker left that has ended comes before all others.
 """
 
 from __future__ import annotations

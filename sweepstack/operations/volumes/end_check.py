@@ -17,40 +17,39 @@ from typing import TYPE_CHECKING
 
 from sweepstack.billing.cost import cost_words
 from sweepstack.core.observation import Existence
-from sweepstack.core.records import Approval
+from sweepstack.core.paths import docs_page
+from sweepstack.core.records import Approval, Birth
 from sweepstack.core.resources import VolumeState
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.lazy import Evidence
-from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
-from sweepstack.onbox.host.platform import Platform
-from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
-from sweepstack.platforms.registry import load_platform
-from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
-from sweepstack.teardown.check import Ending, EndVerdict, Way
-from sweepstack.teardown.policy_check import binding
-from sweepstack.teardown.receipt_check import compare_cells
-
-if TYPE_CHECKING:
-    from sweepstack.teardown.policy_in_force import Binding
-from sweepstack.core.paths import docs_page
-from sweepstack.core.records import Birth
 from sweepstack.evidence.location import evidence_on
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
+    EvidenceError,
     FolderLost,
+    JournalDamaged,
     PlatformError,
     SweepstackError,
     Unsupported,
     WrongAccount,
 )
 from sweepstack.onbox.host.capabilities import HasVolumes
-from sweepstack.onbox.host.platform import Phase, VolumeRecord
+from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import made_by, stays_ended
-from sweepstack.platforms.registry import need, volume_channel
+from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
+from sweepstack.platforms.registry import load_platform, need, volume_channel
+from sweepstack.status.engine.state import VolumeEntry
+from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
 from sweepstack.teardown.box_context import BoxAt
+from sweepstack.teardown.check import Ending, EndVerdict, Way
+from sweepstack.teardown.policy_check import binding
+from sweepstack.teardown.receipt_check import compare_cells
+
+if TYPE_CHECKING:
+    from sweepstack.teardown.policy_in_force import Binding
+
 
 SHOWN = 12
 """Reasons of a refusal that are listed one by one; the rest are counted."""

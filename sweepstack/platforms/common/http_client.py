@@ -14,8 +14,9 @@ import functools
 import ipaddress
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
-import re
-from collections.abc import Sequence
+
 
 T = TypeVar("T")
 

@@ -1,21 +1,15 @@
 """Box: one rented machine. The check that counts is in its delete.
 
-Reads and writes the records of one box, for its Check and its Update.
-
-Warns of a second box that carries the same tag, and names the command that ends it.
+A change that would replace the box is answered with a new box beside the old one, to be written instead.
 
 A rental platform allows two boxes with one tag. Two machines that rent at once can cause it, or a copy made in a
 console, or a list that lagged. The second box is never adopted in place of the one in the state, and no delete of ours
-ends it: it bills until a person ends it.
+ends it: it bills until a person ends it, and the command for that is named.
 
-The deadline of a delete while many boxes of one account are deleted at once.
-
-A platform takes so many requests a minute, from all boxes together, so their deletes wait in line. The deadline of each
-box counts from its own turn: the moment its platform has accepted the delete. Until then its clock starts anew whenever
-another box in the line had its turn or is done, since the line moves then. If the line does not move for that long, the
-wait ends. The number of boxes is finite, so every wait ends.
-
-A change that would replace the box is answered with a new box beside the old one, to be written instead.
+Where many boxes of one account are deleted at once, their deletes wait in line: a platform takes so many requests a
+minute, from all boxes together. The deadline of each box counts from its own turn: the moment its platform has accepted
+the delete. Until then its clock starts anew whenever another box in the line had its turn or is done, since the line
+moves then. If the line does not move for that long, the wait ends. The number of boxes is finite, so every wait ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Queue: the cells of one box. Updates add and take out cells; cells that run are left alone.
 
-Keeps the folders of downloads that a box began with, whatever a newer profile says.
-
-A cache that moves is downloaded again, by cells that have begun. What a person writes in the stack file does move.
-
-What launching is told of a queue.
+It keeps the folders of downloads that its box began with, whatever a newer profile says: a cache that moves is
+downloaded again, by cells that have begun. What a person writes in the stack file does move.
 
 A cluster is asked, before anything is made there, whether it would run a box's workers.
 """

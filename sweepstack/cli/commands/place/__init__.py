@@ -191,23 +191,22 @@ def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: boo
 def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
     """The error when some box got no offer: Unsure while a candidate that may have one gave no answer."""
     missing = f" for {', '.join(seen.choice.lacking)}" if seen.choice is not None else ""
-    when = " can be had now" if waiting is None else f" came {waiting.words}"
-    following = [f"{docs_page('stack-config.md#resources')} (other constraints)"]
     left_alone, again = f"{target.file.shown} was left as it is", f"sweepctl place --stack {target.stack}"
     keyless = [market.platform for market in seen.markets if not market.out and isinstance(market.error, NotAuthorized)]
     silent = [market.platform for market in seen.markets if market.passing]
-    if keyless:
-        doctor = f"sweepctl doctor --stack {target.stack}    (which key {', '.join(keyless)} lacks, and where it goes)"
-        following.insert(0, doctor)
+    key = f"sweepctl doctor --stack {target.stack}    (which key {', '.join(keyless)} lacks, and where it goes)"
+    following = [key] if keyless else []
     why = [f"{', '.join(keyless)} took no key"] if keyless else []
     why += [f"{', '.join(silent)} gave no answer"] if silent else []
     over = waiting is None or waiting.useless
     if why and over and all(market.out for market in seen.markets if market.platform not in (*keyless, *silent)):
-        following = [*following[:-1], *([again] if silent else [])]
+        following += [again] if silent else []
         return Unsure(f"no candidate could be asked: {'; '.join(why)}; {left_alone}", following)
+    following.append(f"{docs_page('stack-config.md#resources')} (other constraints)")
     if waiting is not None and waiting.useless:
         when = " can be had, and no wait changes that"
     else:
+        when = " can be had now" if waiting is None else f" came {waiting.words}"
         following.append(f"{again} --wait 6h (looks again until something fits)")
     if why:
         return Unsure(
