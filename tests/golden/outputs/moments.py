@@ -139,6 +139,10 @@ results --as markdown
 results --over sed
 results --metric los
 results --as csv --json
+results --as nope
+results seed0 --as csv
+results -o page.html
+results --as html --all
 logs seed22 --json
 logs --json
 results --as plot nosuch --json
@@ -205,6 +209,10 @@ place --clear
 place --next
 pull --to=
 pull --to s3://
+pull --verify --to s3://bucket/t
+status --next --probe
+- init x --example
+- init --store
 pull --access box-0
 doctor --smoke
 - init
