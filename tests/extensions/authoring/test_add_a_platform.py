@@ -230,7 +230,7 @@ def test_a_toy_platform_is_added_by_the_commands_of_the_page(copy: Path) -> None
     for command in dict.fromkeys((*rental[1:], *cloud[1:])):
         said = passes(copy, command if command != "make check" else check(copy, "mypy|pytest"))
         if "conformance" in command:
-            assert int(re.findall(r"(\d+) passed", said)[-1]) >= 30, said
+            assert int(re.findall(r"(\d+) passed", said)[-1]) >= 20, said
     passes(copy, ".venv/bin/python docs/generate.py --check")
     assert "toy-cloud" in (copy / "docs/reference/platforms.md").read_text("utf-8")
 
