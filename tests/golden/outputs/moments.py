@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tests.golden.outputs import losses
 from tests.golden.outputs.sweeps import (
+    Change,
     Moment,
     damaged,
     edited,
@@ -32,6 +34,10 @@ def _at(clock: str, day: str = "2026-11-27") -> datetime:
     return datetime.fromisoformat(f"{day}T{clock}Z").replace(tzinfo=UTC)
 
 
+def _finished(*changes: Change) -> Moment:
+    return Moment(K4, _at("13:20:20"), "locked.json", (not_approved, *changes))
+
+
 MOMENTS = {
     "running": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, still_running("box-0", "seed0"))),
     "finished": Moment(K4, _at("13:20:20"), "locked.json", (not_approved,)),
@@ -53,6 +59,46 @@ MOMENTS = {
     "store": Moment(K4, _at("13:19:00"), "locked.json", (store,)),
     "host": Moment(HOST, _at("07:36:00"), "locked.json", (not_approved,)),
     "cluster": Moment(CLUSTER, _at("07:40:00"), "locked.json", (not_approved,)),
+    "strays": _finished(losses.strays),
+    "odd-entries": _finished(losses.odd_entries),
+    # An `up` would begin another sweep, and rent, while these boxes bill: what was rented is looked for first.
+    "lost-state": _finished(losses.no_stack),
+    "lost-state-torn-file": _finished(losses.no_stack, losses.torn_file),
+    "lost-state-torn-file-remembered": _finished(losses.no_stack, losses.torn_file, losses.remembered()),
+    "lost-state-torn-file-two-copies": _finished(
+        losses.no_stack, losses.torn_file, losses.copied, losses.remembered("-b")
+    ),
+    "lost-state-torn-file-renamed": _finished(
+        losses.no_stack, losses.torn_file, losses.remembered(), losses.renamed_project
+    ),
+    "lost-state-no-file": _finished(
+        losses.no_stack, losses.kept_file, losses.remembered("-b"), losses.gone, losses.no_file
+    ),
+    "lost-state-file-kept": _finished(losses.no_stack, losses.kept_file, losses.remembered(), losses.no_file),
+    "lost-state-gone": _finished(losses.no_stack, losses.gone),
+    "lost-state-gone-remembered": _finished(losses.no_stack, losses.gone, losses.remembered()),
+    "lost-state-unread": _finished(losses.no_stack, unread, losses.remembered()),
+    "lost-state-moved": _finished(losses.no_stack, losses.moved, losses.remembered()),
+    "lost-state-newer": _finished(losses.no_stack, losses.newer),
+    "lost-state-file-removed": _finished(losses.no_stack, losses.remembered(), losses.no_file),
+    # "nothing bills" is said where it is proved, and nowhere else.
+    "lost-evidence": _finished(losses.gone),
+    "lost-both": _finished(orphaned, losses.gone),
+    "lost-both-remembered": _finished(orphaned, losses.gone, losses.remembered()),
+    "lost-both-unread": _finished(orphaned, unread),
+    "lost-evidence-beside": _finished(losses.beside),
+    "lost-records": _finished(losses.no_records),
+    "lost-records-no-stack": _finished(losses.no_records, losses.no_stack),
+    "lost-records-no-registry": _finished(losses.no_records, losses.no_registry),
+    "lost-records-no-candidate": _finished(losses.no_records, losses.candidates("local")),
+    "lost-records-wrong-candidate": _finished(losses.no_records, losses.candidates("[locale]")),
+    "lost-records-odd-candidate": _finished(losses.no_records, losses.candidates("[locale, local]")),
+    "lost-registry": _finished(orphaned, losses.unanswered, losses.no_registry),
+    "torn-launch": _finished(losses.torn_launch),
+    "torn-birth": _finished(losses.torn_birth),
+    "ended-too-early": _finished(losses.ended_too_early),
+    "ended-no-stack": Moment(K4, _at("18:00:00"), "cleared.json", (ended, losses.no_stack)),
+    "ended-silent": Moment(K4, _at("18:00:00"), "cleared.json", (ended, silent)),
 }
 RECEIPT = "sha256:e27e4d5a9bc67c8c257cf930f4193df99168b0e3c17b4f35a219eb3681b3db59"
 NONE = f"sha256:{'0' * 64}"
@@ -372,6 +418,13 @@ show
 """,
     "host": AFAR,
     "cluster": AFAR,
+    "strays": "status\nstatus --json",
+    "lost-state": """
+status
+- status --stack tt
+results
+""",
+    "lost-state-file-kept": "status",
     "oldest": """
 status
 status --json
@@ -389,7 +442,7 @@ approve
 
 def typed(name: str) -> list[str]:
     """The command lines of a moment, with the stack; `- ` before one that gets none."""
-    lines = _lines(MORE.get(name, ""))
+    lines = _lines(MORE.get(name, "" if name in LIVES else "status"))
     if name in LIVES:
         asks = _lines(ASKS) if name != "stopped" else []
         lines = [*_twice(LOOKS), *asks, *(_twice(READS) if name == "finished" else ()), *lines]

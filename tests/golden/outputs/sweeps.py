@@ -23,6 +23,10 @@ STACK = "t"
 ENGINE = """\
 #!/bin/sh
 if [ -f {state}.error ]; then /bin/cat {state}.error >&2; exit 6; fi
+if [ -f {state}.none ]; then case "$1 $2" in
+  "stack export") echo "error: no stack named '$4' found" >&2; exit 255 ;;
+  "stack ls") echo '[]'; exit ;;
+esac; fi
 case "$1 $2" in
   "stack export") exec /bin/cat {state} ;;
   "stack ls") echo '[{{"name": "{stack}"}}]' ;;
@@ -155,7 +159,8 @@ class Sweep:
 
     @property
     def state(self) -> Path:
-        """What the engine prints; with `.error` behind its name, what it complains of instead."""
+        """What the engine prints; with `.error` behind its name, what it complains of instead; with `.none`, there is no
+    such stack."""
         return self.root / "state.json"
 
     def _engine(self) -> None:
