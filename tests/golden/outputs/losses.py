@@ -144,6 +144,19 @@ def no_records(sweep: Sweep) -> None:
     shutil.rmtree(sweep.evidence / "code")
 
 
+def torn_volume(sweep: Sweep) -> None:
+    """What was sealed on the volume is not what it was."""
+    (file,) = (sweep.local / "volumes").glob("*/content/*/cells/seed1/metrics.json")
+    file.write_text('{"loss": 9.99}')
+
+
+def held_elsewhere(sweep: Sweep) -> None:
+    """Another computer's backend holds the sweep."""
+    lease = {"schema": 1, "backend": "file://laptop-7/home/me/state", "host": "laptop-7"}
+    path = sweep.evidence / "records" / "lease.json"
+    path.write_text(json.dumps(lease | {"taken_at": sweep.now.isoformat()}))
+
+
 def no_registry(sweep: Sweep) -> None:
     """The local platform has lost which account it is."""
     (sweep.local / "registry.json").unlink()

@@ -59,6 +59,12 @@ MOMENTS = {
     "store": Moment(K4, _at("13:19:00"), "locked.json", (store,)),
     "host": Moment(HOST, _at("07:36:00"), "locked.json", (not_approved,)),
     "cluster": Moment(CLUSTER, _at("07:40:00"), "locked.json", (not_approved,)),
+    "approved-not-up": Moment(K4, _at("13:20:40"), "locked.json", (not_ended,)),
+    "expired": Moment(K4, _at("13:20:40", "2026-12-01"), "cleared.json", (not_ended,)),
+    "silent-not-pulled": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, silent)),
+    "torn-volume": Moment(K4, _at("13:20:20"), "locked.json", (not_pulled, losses.torn_volume)),
+    "held-elsewhere": _finished(orphaned, losses.held_elsewhere),
+    "renamed": _finished(orphaned, losses.renamed_project),
     "strays": _finished(losses.strays),
     "odd-entries": _finished(losses.odd_entries),
     # An `up` would begin another sweep, and rent, while these boxes bill: what was rented is looked for first.
@@ -161,8 +167,18 @@ adopt box-0 --reason x
 """Where the box is on a machine that can't be reached: there is no `ssh` here."""
 LIVES = ("running", "finished", "stopped", "approved", "damaged", "ended")
 MORE = {
-    "damaged": "- audit",
+    "damaged": """
+- audit
+results --json
+""",
     "ended": "- audit",
+    "approved": """
+verify
+verify --json
+results
+wait --for verified
+approve RECEIPT --box box-1
+""",
     "stopped": """
 - audit
 pull
@@ -177,6 +193,9 @@ results --over none
 show --export
 show seed1
 verify
+verify --json
+pull --json
+pull --verify --json
 """,
     # what is asked without what it needs, and what is no more than a look; with --json, what is said is there twice
     "finished": """
@@ -192,6 +211,15 @@ results --as html --all
 logs seed22 --json
 logs --json
 results --as plot nosuch --json
+results --as csv --over seed
+results --over seed --json
+results --as html --json -o -
+- results --evidence /nonexistent
+- results --evidence ../evidence
+logs
+logs --setup --runner
+logs --setup --attempt 1
+logs seed0 -f --json
 show nosuch --json
 show --export
 show --sign
@@ -205,6 +233,11 @@ wait --for verified --timeout 0.1s
 - audit --json
 review
 review --base nosuch
+review --md --json
+review --md --html
+review --html --json
+place --show --wait 6h
+place --wait soon
 ssh nosuch --json
 ssh nosuch true --json
 ssh nosuch --forward 1 --json
@@ -214,7 +247,14 @@ retry seed1 --all
 retry --all --failed
 retry seed22 --json
 retry seed1 --reason again --json
+retry seed1 --reason …
+retry seed3 --json
+retry seed2 --from-set
+retry seed2 --from-set --from-start
 drop nosuch --reason x --json
+drop seed2 --reason …
+drop seed2 --reason ' '
+adopt --reason …
 drop seed2
 drop seed2 --reason 'diverged: "NaN"'
 drop seed3 --reason 'not needed'
@@ -248,6 +288,10 @@ adopt nosuch --reason x
 confirm worker box-0 w1 --saw x
 confirm host box-0
 confirm host nosuch
+confirm host box-0 --saw SHA256:x --power-off
+confirm gone box-0 w1 --saw x
+confirm peer box-0 --saw x
+confirm gon box-0 --saw x
 policy approve --json
 policy approve NONE
 policy nonsense
@@ -325,6 +369,7 @@ status --json
 status --probe
 results
 logs seed0
+wait --timeout 0.1s
 pull
 verify
 retry seed2
@@ -424,7 +469,32 @@ status
 - status --stack tt
 results
 """,
-    "lost-state-file-kept": "status",
+    "lost-state-gone": """
+status
+status --next
+""",
+    "lost-records": """
+status
+- audit
+- audit --json
+- audit --end local:local-3degv2t6ni
+- audit --end local:local-3degv2t6ni --abandon
+- audit --end local:local-3degv2t6ni --abandon --reason ' '
+- audit --end local:local-3degv2t6ni --abandon --reason …
+- audit --end local:local-3degv2t6ni --reason x
+- audit --end local:local-3degv2t6ni --abandon --reason x
+- audit --end local:local-3degv2t6ni --abandon --reason x --yes local-x
+""",
+    "silent-not-pulled": """
+pull
+pull --json
+verify --json
+""",
+    "torn-volume": "pull --json",
+    "held-elsewhere": """
+status
+give-up data/box-0 --reason lost
+""",
     "oldest": """
 status
 status --json

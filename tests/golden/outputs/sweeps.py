@@ -159,8 +159,7 @@ class Sweep:
 
     @property
     def state(self) -> Path:
-        """What the engine prints; with `.error` behind its name, what it complains of instead; with `.none`, there is no
-    such stack."""
+        """What the engine prints; with `.error` behind its name, what it complains of instead; `.none`: it has none."""
         return self.root / "state.json"
 
     def _engine(self) -> None:

@@ -76,21 +76,6 @@ def test_what_a_lost_backend_held_by_a_box_alone_is_taken_over_by_name(world: Wo
     assert f"is held by the state in s3://another, not by {lost}" in world.run(*ADOPT, "--from", lost, types=STACK).err
 
 
-def test_a_project_that_was_renamed_gets_its_name_back(world: World, backend: str) -> None:
-    """Under the new name the engine has no such stack, and the evidence is another project's."""
-    world.add("box-0").launch("lr0.3")
-    held(world, backend)
-    world.boxes.clear()  # the state of a stack of that name holds no box
-    file = world.root / "Pulumi.yaml"
-    file.write_text(file.read_text().replace("name: sweepstack", "name: mine"))
-    found = world.run("status")
-    assert "on record as rented, and not in the state" in found.out
-    assert (
-        f"next   pulumi up --stack {STACK}    (after name: sweepstack is in Pulumi.yaml again: adopts it)" in found.out
-    )
-    assert "audit --end" not in found.out, "the other project's state may have it"
-
-
 def test_a_backend_that_answers_and_holds_the_stack_keeps_it(world: World, backend: str, tmp_path: Path) -> None:
     world.add("box-0").launch("lr0.3")
     (tmp_path / "old" / ".pulumi").mkdir(parents=True)
@@ -149,19 +134,6 @@ def test_what_calls_another_computer_s_boxes_gone_is_named_last_with_its_conditi
     ways = world.run("status", "--json", fresh=False).json["next"]
     assert "--also" not in ways[0]
     assert ways[-1] == f"{claim}    (only if this computer was called {host}: what is not here then counts as gone)"
-
-
-def test_a_box_that_is_given_up_is_adopted_first_where_another_backend_holds_it(world: World, backend: str) -> None:
-    """l02: an `up` here would be refused, and a destroy of an empty state ends nothing."""
-    world.add("box-0").launch("lr0.3")
-    world.save(world.empty())
-    abandon = ("give-up", "data/box-0", "--reason", "not worth it")
-    assert world.run(*abandon, "--json", fresh=False).json["next"][0].startswith("pulumi up")
-    held(world, "file://laptop-7/home/me/state")
-    first, up, destroy = world.run(*abandon, "--json", fresh=False).json["next"]
-    assert first.startswith(f'sweepctl adopt --stack {STACK} --reason "…"')
-    assert up.startswith(f"pulumi up --stack {STACK}")
-    assert destroy == f"pulumi destroy --stack {STACK}"
 
 
 def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

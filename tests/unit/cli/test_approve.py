@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from rich.console import Console
 
 from sweepstack.cli.app import load_command
 from sweepstack.cli.commands.approve.options import BOX, CELL, DATA, UNCLAIMED, pair_reasons
@@ -76,14 +74,6 @@ def test_a_stack_file_on_a_disk_that_is_read_only_names_the_way_without_it(
     assert "can't be written: Read-only file system. It was left as it is" in result.err
     way = f'sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason "…" && pulumi destroy --stack {STACK}'
     assert result.json["next"] == [f"{way}    (where it stays so)"]
-
-
-def test_what_is_written_clears_the_boxes(world: World) -> None:
-    *_, receipt = world.verified()
-    world.run("approve", receipt)
-    seen = world.run("status", "--json").json
-    assert [gate["state"] for gate in seen["gates"]] == ["locked", "locked"], "the state has not taken it yet"
-    assert seen["next"][0].startswith(f"pulumi up --stack {STACK}")
 
 
 def test_the_up_of_an_approval_that_would_rent_a_box_says_what_to_set_first(world: World) -> None:
@@ -230,18 +220,6 @@ def test_nothing_launched_but_a_journal_is_there(world: World) -> None:
 
 
 # Abandoning
-
-
-def test_abandoning_shows_what_is_lost(world: World) -> None:
-    first, second = world.full()
-    second.start("lr0.9", attempt=2)
-    result = world.run("give-up", "data/box-0", "--reason", "  too  late ")
-    assert result.code == 0
-    assert "ABANDONED box-0: 2 cells may be lost, 2 of them finished: 2 sealed" in result.out
-    assert "lr0.3" in result.out
-    word = approval(world)
-    assert [action.native_id for action in word.actions] == [first.native_id]
-    assert word.abandon[0].reason == "too late"
 
 
 def test_abandoning_at_a_terminal_is_asked(world: World) -> None:
@@ -391,19 +369,6 @@ def test_a_malformed_approval_can_be_revoked(world: World) -> None:
     assert world.file.path.read_text() == before
 
 
-def test_an_expired_word_shows_in_status(world: World) -> None:
-    *_, receipt = world.verified()
-    world.run("approve", receipt)
-    word = approval(world)
-    early = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
-    world.file.write_approval(word.model_copy(update={"expires": early}))
-    world.up()
-    result = world.run("status", "--json")
-    assert result.code == 1
-    assert "expired" in result.json["unknown"][0]["why"]
-    assert result.json["gates"][0]["state"] == "locked"
-
-
 # Bytes that belong to no cell
 
 
@@ -499,20 +464,6 @@ def test_it_says_what_dies_that_is_in_no_copy(world: World, monkeypatch: pytest.
         "in no copy box-0: 1 file, 5.0 kB, too large, too many, or not readable: lr0.3 out/model.bin 5.0 kB"
         in waived.out
     )
-
-
-def test_it_fits_into_80_columns_and_breaks_no_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """newcomer D: COST took six lines a box, the sweep's sum stood at each, the digest was broken."""
-    _, _, digest = world.verified()
-    for module in ("sweepstack.cli.output", "sweepstack.cli.commands.approve.preview"):
-        monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
-    lines = world.run("approve", digest).out.splitlines()
-    assert lines[0] == f"receipt  {digest}"
-    assert len(lines[0]) == 80
-    end = next(index for index, line in enumerate(lines) if line.startswith("survives"))
-    assert max(map(len, lines[:end])) <= 80, lines
-    assert sum("$" in line for line in lines[:end]) == 3, "a line a box, one for the sweep"
-    assert sum("the sweep" in line for line in lines) == 1
 
 
 def test_its_errors_fit_into_80_columns(world: World) -> None:

@@ -544,29 +544,6 @@ def test_evidence_that_can_t_be_written_keeps_no_box(world: World) -> None:
     assert not is_there(world, box)
 
 
-def test_words_that_do_not_go_together(world: World) -> None:
-    box = training(world)
-    elsewhere(world)
-    needs, says = "--abandon needs a reason, which is kept", "--reason is for an abandonment"
-    place = 'write why; "…" is only the place for it'
-    for more, words in (
-        (("--abandon",), needs),
-        (("--abandon", "--reason", " "), needs),
-        (("--abandon", "--reason", "…"), place),
-        (("--reason", "x"), says),
-    ):
-        refused = audit_end(world, box, *more)
-        assert refused.code == 2
-        assert words in refused.err
-    end = ("audit", "--end", f"local:{box.native_id}", *ABANDON)
-    for more, words in ((("--yes", "local-x"), "'local-x' is not local-"), ((), "can't be undone: --yes local-")):
-        refused = world.run(*end, *more, stack=None)
-        assert refused.code == 1
-        assert words in refused.err
-    assert is_there(world, box)
-    assert decisions() == []
-
-
 def test_a_state_that_can_t_be_read_keeps_every_box_but_one_that_is_given_up(world: World) -> None:
     box = training(world)
     elsewhere(world, "organization/broken/x")

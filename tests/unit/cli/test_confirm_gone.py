@@ -81,19 +81,3 @@ def test_what_the_state_has_is_closed_by_its_delete(world: World, left: Box) -> 
     refused = world.run(*CONFIRM, "--saw", "it is gone")
     assert (refused.code, refused.json["next"]) == (1, [f"pulumi destroy --stack {STACK}"])
     assert world.store.births()[0].ended_at is None
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("host", "box-0", "--saw", "SHA256:x", "--power-off"), "--power-off says nothing of `confirm host`"),
-        (("gone", "box-0", "w1", "--saw", "the console"), "w1 says nothing of `confirm gone`"),
-        (("peer", "box-0", "--saw", "its rack is empty"), "which peer of box-0? sweepctl confirm peer box-0 NAME"),
-        (("gon", "box-0", "--saw", "the console"), '"gon" is none of gone, host, never-rented, peer'),
-        (("gon", "box-0", "--saw", "the console"), 'did you mean "gone"?'),
-    ],
-)
-def test_a_statement_that_says_nothing_of_it_is_refused(world: World, words: tuple[str, ...], said: str) -> None:
-    refused = world.run("confirm", *words)
-    assert refused.code == 2
-    assert said in " ".join(refused.err.split())

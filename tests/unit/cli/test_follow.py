@@ -359,21 +359,6 @@ def test_pull_names_a_log_that_can_not_be_copied(world: World, box: Box) -> None
     assert box_layout.RUNNER_LOG in warning
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--setup", "--runner"), "two logs"),
-        (("--setup", "--attempt", "1"), "log of a cell"),
-        ((), "whose log?"),
-        (("lr0.1", "-f", "--json"), "never ends"),
-    ],
-)
-def test_what_does_not_go_together(world: World, arguments: tuple[str, ...], said: str) -> None:
-    result = world.run("logs", *arguments)
-    assert result.code == 2
-    assert said in result.err
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

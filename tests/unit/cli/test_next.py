@@ -278,13 +278,6 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
     assert "2 cells wait that have not begun" in asked.out + asked.err
 
 
-def test_a_stack_that_was_never_up_is_no_error(world: World) -> None:
-    no_state(world)
-    asked = world.run("status", "--next")
-    assert asked.code == 0
-    assert asked.out.startswith(f"{STACK}   phase -1: set up once")
-
-
 def test_every_phase_has_a_name_and_a_command_that_checks_it() -> None:
     assert [phase.number for phase in PHASES] == [-1, 0, 1, 2, 3, 4, 5]
     page = (PACKAGE.parent / "docs" / "lifecycle.md").read_text().replace("\u2212", "-")

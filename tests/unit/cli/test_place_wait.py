@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import place
-from sweepstack.cli.commands.place import choice, command
+from sweepstack.cli.commands.place import choice
 from sweepstack.cli.commands.place.choice import Choice, Market
-from sweepstack.cli.output import No, Out, Unsure
+from sweepstack.cli.output import No, Out
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig
@@ -268,13 +268,6 @@ def test_where_the_last_box_was_rented_meanwhile_the_wait_ends(
     assert run(target) == 0
     assert len(clock.slept) == 1
     assert "nothing is to be placed: a: rented already" in capsys.readouterr().out
-
-
-def test_a_wait_needs_something_to_write() -> None:
-    with pytest.raises(Unsure, match="leave --show out"):
-        command(wait="6h", show=True)
-    with pytest.raises(Unsure, match="is not a duration"):
-        command(wait="soon")
 
 
 class Shop(HasMarket):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweepstack.cli.artifact_specs import _by_file
 from sweepstack.cli.commands.pull import fetch as fetching
 from sweepstack.cli.output import Unsure
 from sweepstack.cli.progress import Progress
@@ -28,25 +26,6 @@ from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.operations import pull as pulling
 from sweepstack.operations.pull import PullSummary, _sources
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
-
-
-def test_pull_copies_and_says_what_came(world: World) -> None:
-    world.full()
-    result = world.run("pull", "--json")
-    assert result.code == 0
-    cells = by_name(result.json["cells"])
-    assert {name: (cell["state"], cell["box"]) for name, cell in cells.items()} == {
-        "lr0.1": ("pulled", "box-0"),
-        "lr0.3": ("pulled", "box-0"),
-        "lr0.9": ("pulled", "box-1"),
-    }
-    assert result.json["bytes"] == sum(cell["bytes"] for cell in cells.values()) > 0
-    assert (world.evidence / "cells/lr0.9/log.txt").read_text() == "training lr0.9\ndone\n"
-    assert (world.evidence / "journals/box-1-g1.jsonl").exists()
-    again = world.run("pull", "--json").json
-    assert {cell["state"] for cell in again["cells"]} == {"current"}
-    text = world.run("pull").out
-    assert f"next   sweepctl verify --stack {STACK}" in text
 
 
 def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -> None:
@@ -85,18 +64,6 @@ def test_a_pull_renews_the_leases_of_boxes_whose_turn_has_not_come(
     live = replace(sources, state=replace(sources.state, boxes=boxes))
     fetching.fetch(live, world.store, Progress("pull"), "pull")
     assert all(path.stat().st_mtime > 1 for path in looked)
-
-
-def test_pull_and_verify_are_one_command(world: World) -> None:
-    world.full()
-    result = world.run("pull", "--verify", "--json")
-    assert result.code == 0
-    assert {cell["state"] for cell in result.json["cells"]} == {"verified"}
-    assert {cell["state"] for cell in result.json["pull"]["cells"]} == {"pulled"}
-    assert world.store.latest_receipt() == result.json["receipt"]
-    text = world.run("pull", "--verify").out
-    assert f"next   sweepctl approve --stack {STACK}" in text
-    assert "next   sweepctl verify" not in text
 
 
 @pytest.mark.parametrize(
@@ -164,61 +131,6 @@ def test_pull_from_an_earlier_generation_on_the_volume(world: World) -> None:
     pulled = by_name(world.run("pull", "--json").json["cells"])
     assert pulled["lr0.1"]["state"] == "pulled"
     assert world.run("verify").code == 0
-
-
-def test_pull_with_a_box_out_of_reach(world: World) -> None:
-    world.full()
-    world.move_registry()
-    result = world.run("pull", "--json")
-    assert result.code == 2
-    assert len(result.json["problems"]) == 2
-    again, give_up = result.json["next"]
-    assert again == f"sweepctl pull --stack {STACK}    (goes on where this one stopped)"
-    assert give_up.startswith(f"sweepctl give-up --stack {STACK} data/box-0 data/box-1 --reason")
-    assert give_up.endswith("    (where that goes on failing)")
-    assert result.json["not_sealed"] == [], "all of them are, and nobody saw it"
-    assert len(result.json["not_seen"]) == 3
-    assert "3 cells not seen: no box that was reached has them: " in world.run("pull").out
-
-
-def test_pull_refuses_a_copy_that_is_not_what_was_sealed(world: World) -> None:
-    world.full()
-    (world.volume_folder / "abcdefghjk/cells/lr0.1/metrics.json").write_bytes(b'{"loss": 9.99}')
-    result = world.run("pull", "--json")
-    assert result.code == 1
-    cells = by_name(result.json["cells"])
-    assert cells["lr0.1"]["state"] == "refused"
-    assert cells["lr0.3"]["state"] == "pulled"
-    again, pull, give_up = result.json["next"]
-    assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
-    assert pull == f"sweepctl pull --stack {STACK}    (where what is on the box was put right)"
-    assert give_up.endswith("    (gives them up)")
-
-
-def test_verify_says_yes_and_writes_the_receipt(world: World) -> None:
-    world.full()
-    world.run("pull")
-    result = world.run("verify", "--json")
-    assert result.code == 0
-    assert (result.json["verified"], result.json["total"]) == (3, 3)
-    for cell in result.json["cells"]:
-        assert set(cell) >= {"name", "state", "reasons"}
-    digest = result.json["receipt"]
-    path = world.evidence / "receipts" / f"{digest.removeprefix('sha256:')}.json"
-    assert sha256_hex(path.read_bytes()) == digest.removeprefix("sha256:")
-    assert world.store.latest_receipt() == digest
-    assert world.run("verify", "--json").json["receipt"] == digest
-    text = world.run("verify").out
-    assert digest in text
-    assert f"next   sweepctl approve --stack {STACK}" in text
-
-
-def test_verify_names_what_is_missing(world: World) -> None:
-    world.full()
-    result = world.run("verify", "--json")
-    assert result.code == 1
-    assert {cell["state"] for cell in result.json["cells"]} == {"missing"}
-    assert result.json["next"][0] == f"sweepctl pull --stack {STACK} --verify"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"loss": NaN}', b'{"other": 1}', b'{"loss": 0.'])
@@ -312,44 +224,12 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     assert given.code == 0, given.err
 
 
-def test_verify_says_when_the_stack_file_names_other_artifacts_than_it_judged_by(world: World) -> None:
-    world.verified()
-    assert world.run("verify", "--json").json["notes"] == []
-    world.file.path.write_text(world.file.path.read_text().replace("metrics.json:", "metric.json:"))
-    _by_file.cache_clear()  # a command reads the file once
-    (note,) = world.run("verify", "--json").json["notes"]
-    assert note.startswith("artifacts (metric.json, metrics.json): ")
-    assert note.endswith(f"`pulumi up --stack {STACK}` brings that to the boxes")
-
-
 def test_a_copy_that_nobody_asked_for_is_a_no(world: World) -> None:
     world.verified()
     (world.evidence / "cells/lr7").mkdir()
     result = world.run("verify", "--json")
     assert result.code == 1
     assert result.json["unexpected"] == ["lr7"]
-
-
-def test_verify_keeps_a_copy_of_the_journals(world: World) -> None:
-    world.full()
-    world.run("verify")
-    assert (world.evidence / "journals/box-0-g1.jsonl").exists()
-
-
-def test_verify_by_the_last_copies_when_a_box_is_out_of_reach(world: World) -> None:
-    world.full()
-    world.run("pull")
-    world.move_registry()
-    assert world.run("verify").code == 0
-
-
-def test_verify_cannot_tell_without_any_journal(world: World) -> None:
-    world.full()
-    world.move_registry()
-    result = world.run("verify", "--json")
-    assert result.code == 2
-    assert set(result.json) == {"error", "next"}
-    assert "no copy of its journal" in result.err
 
 
 def test_a_journal_that_was_cut_is_no_witness(world: World) -> None:
@@ -360,29 +240,6 @@ def test_a_journal_that_was_cut_is_no_witness(world: World) -> None:
     result = world.run("verify", "--json")
     assert result.code == 1
     assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
-
-
-def test_verify_cannot_tell_with_evidence_elsewhere(world: World) -> None:
-    world.full()
-    text = json.dumps(world.export()).replace(world.uri, "file://other-host/srv/results")
-    world.save(json.loads(text))
-    result = world.run("verify", "--json", fresh=False)
-    assert result.code == 2
-    assert "other-host" in result.err
-    assert "sweepctl pull --to" in result.err
-    assert result.json["next"][0].startswith("sweepctl adopt --renamed-from other-host    (if this computer was that")
-
-
-def test_verify_cannot_tell_after_a_crash(world: World) -> None:
-    world.full()
-
-    def crash(*_: object) -> None:
-        raise RuntimeError("boom")
-
-    world.monkeypatch.setattr("sweepstack.cli.commands.verify.receipt.verify_cells", crash)
-    result = world.run("verify", "--json")
-    assert result.code == 2
-    assert "RuntimeError: boom" in result.err
 
 
 def test_verify_needs_the_whole_roster(world: World) -> None:
@@ -400,16 +257,6 @@ def test_verify_needs_the_whole_roster(world: World) -> None:
     result = world.run("verify", fresh=False)
     assert result.code == 2
     assert "which cells the sweep has is not known" in result.err
-
-
-def test_cells_that_no_up_has_brought_in_yet_are_not_verified(world: World) -> None:
-    world.verified()
-    world.lrs = "[0.1, 0.3, 0.9, 2.5]"
-    world.write_stack_file()
-    result = world.run("verify", "--json")
-    assert result.code == 1
-    assert by_name(result.json["cells"])["lr2.5"]["state"] == "pending"
-    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
 
 
 def test_a_stack_file_that_does_not_read_leaves_the_answer_open(world: World) -> None:
@@ -444,17 +291,6 @@ def test_waivers_count_for_their_receipt_only(world: World) -> None:
     box.start("lr0.9", attempt=2)
     box.fail("lr0.9", attempt=2)
     assert world.run("verify", "--json").code == 1
-
-
-def test_dropped_cells_need_no_waiver(world: World) -> None:
-    _first, _ = world.full()
-    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
-    world.up_roster = world.file_roster()
-    world.run("pull")
-    result = world.run("verify", "--json")
-    assert result.code == 0
-    assert result.json["total"] == 2
-    assert by_name(result.json["cells"])["lr0.9"]["state"] == "waived"
 
 
 def test_verify_by_a_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -615,13 +451,6 @@ def test_the_evidence_alone_is_enough(destroyed: World) -> None:
     assert bad.json["next"] == [
         f"sweepctl verify --evidence {world.evidence}    (once the copy came back from a backup)"
     ]
-
-
-def test_evidence_that_is_none_and_evidence_without_a_stack_file(world: World) -> None:
-    assert "is not there" in world.run("results", "--evidence", "/nonexistent", stack=None, fresh=False).err
-    result = world.run("results", "--evidence", str(world.evidence), stack=None, fresh=False)
-    assert result.code == 2
-    assert f"Put the file into {world.evidence}/stack-files/Pulumi.sweep-t.yaml" in result.err
 
 
 def test_an_earlier_stack_file_is_kept_beside_the_latest(world: World) -> None:

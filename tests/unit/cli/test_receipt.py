@@ -60,20 +60,6 @@ def exported(world: World, *options: str) -> dict[str, Any]:
     return document
 
 
-def test_the_latest_receipt_is_shown_and_exported_without_a_key(world: World) -> None:
-    *_, digest = world.verified()
-    found = world.run("show")
-    assert found.code == 0
-    assert f"receipt {digest}" in found.out
-    assert "lr0.1" in found.out
-    assert world.run("show", str(digest), "--json").json["receipt"] == digest
-    bare = world.run("show", "--export")
-    assert parsed(bare.out.encode()).pb.predicate_type == PREDICATE
-    assert "not signed" in bare.err
-    assert world.run("show", "--sign").code == 2
-    assert world.run("show", "--export", "--json").code == 2
-
-
 def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World, tmp_path: Path, key: Path) -> None:
     *_, digest = world.verified()
     file = tmp_path / "receipt.json"

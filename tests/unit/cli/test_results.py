@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 import sys
@@ -42,16 +40,6 @@ def test_at_80_columns_no_value_is_cut_and_no_column_is_there_twice(
     assert out.count("10.12") == 1
 
 
-def test_means_over_an_axis(world: World) -> None:
-    seeds(world)
-    found = world.run("results", "--over", "lr", "--json").json
-    [group] = found["groups"]
-    assert (group["n"], group["of"], group["mixed"]) == (3, 3, False)
-    assert group["values"]["loss"] == {"mean": 0.25, "std": 0.0, "n": 3, "not_finite": 0}
-    assert found["missing"] == []
-    assert "0.25 ± 0" in world.run("results", "--over", "lr").out
-
-
 def test_only_what_is_verified_counts_and_the_rest_is_listed(world: World) -> None:
     seeds(world)
     world.boxes[0].seal("lr0.1", attempt=2, files={"metrics.json": b'{"loss": 9.5}'})  # newer than what was verified
@@ -71,33 +59,6 @@ def test_only_what_is_verified_counts_and_the_rest_is_listed(world: World) -> No
     assert "(2 verified)" in world.run("results", "--all", "--over", "lr").out
 
 
-def test_a_copy_that_was_changed_is_missing(world: World) -> None:
-    seeds(world)
-    (world.evidence / "cells/lr0.1/metrics.json").write_bytes(b'{"loss": 0.01}')
-    result = world.run("results", "--json")
-    assert result.code == 1
-    assert result.json["missing"][0]["state"] == "damaged"
-    assert "lr0.1" not in by_name(result.json["cells"])
-
-
-def test_as_csv(world: World) -> None:
-    seeds(world)
-    result = world.run("results", "--as", "csv", "--over", "lr")
-    [row] = csv.DictReader(io.StringIO(result.out))
-    assert (row["n"], row["of"], row["verified"], row["loss_mean"], row["loss_std"]) == ("3", "3", "3", "0.25", "0.0")
-    rows = list(csv.DictReader(io.StringIO(world.run("results", "--as", "csv").out)))
-    assert [row["cell"] for row in rows] == ["lr0.1", "lr0.3", "lr0.9"]
-
-
-def test_as_markdown_with_the_missing_on_stderr(world: World) -> None:
-    seeds(world)
-    world.boxes[0].seal("lr0.1", attempt=2)
-    shutil.rmtree(world.evidence / "cells/lr0.1")
-    result = world.run("results", "--as", "markdown")
-    assert result.out.splitlines()[:3] == ["| cell | lr | loss |", "| --- | --- | --- |", "| lr0.3 | 0.3 | 0.25 |"]
-    assert "missing  lr0.1" in result.err
-
-
 def test_nan_is_null_in_json_and_named(world: World) -> None:
     box = world.add()
     box.seal("lr0.1", files={"metrics.json": b'{"loss": NaN}'})
@@ -105,15 +66,6 @@ def test_nan_is_null_in_json_and_named(world: World) -> None:
     [cell] = result.json["cells"]
     assert (cell["values"]["loss"], cell["not_finite"]) == (None, ["loss"])
     json.loads(result.out, parse_constant=lambda name: (_ for _ in ()).throw(AssertionError(name)))
-
-
-def test_a_dropped_cell_is_listed_and_no_fault(world: World) -> None:
-    seeds(world)
-    world.write_stack_file(drop='{lr0.9: "wrong augmentation"}')
-    world.up_roster = world.file_roster()
-    result = world.run("results", "--json")
-    assert [cell["name"] for cell in result.json["missing"]] == ["lr0.9"]
-    assert result.code == 0
 
 
 @pytest.mark.parametrize("more", [{}, {"note": "n" * 2000}], ids=["short rows", "rows longer than a look"])

@@ -319,16 +319,6 @@ def test_a_retry_that_waits_can_still_be_told_to_begin_at_0(world: World) -> Non
     assert (found.retry, found.salt) == (2, 1)
 
 
-def test_from_set_needs_a_bucket(world: World) -> None:
-    cut(world)
-    refused = world.run("retry", "lr0.3", "--from-set")
-    assert refused.code == 1
-    assert "there is no set before" in refused.err
-    assert f"sweepctl retry --stack {STACK} lr0.3 --from-start" in refused.err
-    assert on_record(world.store) == {}
-    assert world.run("retry", "lr0.3", "--from-set", "--from-start").code == 2
-
-
 def test_from_set_names_the_run_whose_set_it_is(world: World) -> None:
     cut(world)
     text = world.file.path.read_text()
@@ -382,15 +372,6 @@ def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
     result = world.run("retry", "lr0.1", "--reason", "x")
     assert result.code == 0, result
     assert on_record(world.store)["lr0.1"].salt == 1
-
-
-def test_a_dropped_cell_is_taken_out_of_the_drops_first(world: World) -> None:
-    mixed(world)
-    world.write_stack_file(drop="{lr0.9: x}")
-    world.up()
-    refused = world.run("retry", "lr0.9", "--reason", "x", "--json")
-    assert refused.code == 1
-    assert refused.json["next"] == [f"pulumi up --stack {STACK}    (after lr0.9 is taken out of cells.drop)"]
 
 
 # drop

@@ -142,10 +142,3 @@ def test_a_box_that_can_not_be_seen_does_not_go(world: World) -> None:
     unseen = world.run("review", "--destroy", "--json")
     assert unseen.code != 0
     assert unseen.json["destroys"] == 2
-
-
-def test_two_answers_on_one_stdout_are_none(world: World) -> None:
-    for two in (("--md", "--json"), ("--md", "--html"), ("--html", "--json")):
-        result = world.run("review", *two)
-        assert result.code == 2
-        assert f"{' and '.join(two)} are 2 answers on one stdout" in result.err, result
