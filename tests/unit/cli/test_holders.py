@@ -59,14 +59,10 @@ def test_they_are_named_and_none_is_ended(world: World, start: Start) -> None:
     assert process.poll() is None
     (one,) = world.run("doctor", "box-0", "--json").json["holders"]
     assert (one["pid"], one["gpus"], one["own"]) == (process.pid, [0], True)
-
-
-def test_what_another_box_runs_is_not_offered_to_be_ended(world: World, start: Start) -> None:
-    box, process = launched(world), start()
     box.beat(holders=[holder(process, box="local-b")])
     shown = world.run("doctor", "box-0")
     assert f"pid {process.pid}  GPU 0, 32.2 GB  ann, box local-b  for 2 h" in shown.out
-    assert "--end" not in shown.out
+    assert "--end" not in shown.out, "what another box runs is not offered"
 
 
 @pytest.mark.parametrize("code", [WAITS, DEAF], ids=["by SIGTERM", "by SIGKILL"])

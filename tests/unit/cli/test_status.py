@@ -233,20 +233,6 @@ def test_many_cells_are_counted_not_listed(world: World) -> None:
     assert len(world.run("status", "--json").json["cells"]) == 200
 
 
-def test_it_fits_into_80_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, _, _ = world.verified()
-    first.beat()
-    for module in ("sweepstack.cli.output", "sweepstack.cli.render"):
-        monkeypatch.setattr(f"{module}.console", lambda: Console(file=sys.stdout, width=80, highlight=False))
-    lines = world.run("status").out.splitlines()
-    table = lines[: next(index for index, line in enumerate(lines) if line.startswith("money"))]
-    assert max(map(len, table)) <= 80, table
-    assert "…" not in "".join(table).replace("…/", ""), "a column was cut"
-    (box,) = [line for line in table if line.startswith("box-0")]
-    assert first.native_id in box
-    assert "INODES" not in "".join(table)
-
-
 LONG_CELL, LONG_BOX = (
     "optimizeradamw-lr0.0003-width512-depth12-dropout0.1-seed{}",
     "a-box-with-a-rather-long-name-for-a-b{}",
