@@ -189,7 +189,7 @@ def test_a06_empty_roster(verified: Stack) -> None:
         assert "expected at least one value" in result.text, str(result)
 
 
-@pytest.mark.proof  # the command: tests/unit/cli/test_pull_verify.py
+@pytest.mark.proof  # the command: tests/golden/outputs/edited.txt
 def test_cell_that_was_never_brought_up(verified: Stack) -> None:
     """The roster is what the stack config says, never what was produced: a cell that nobody has started is missing."""
     verified.edit_config(lambda sweep: sweep["cells"].update({"add": [{"seed": 9}]}))
@@ -198,7 +198,7 @@ def test_cell_that_was_never_brought_up(verified: Stack) -> None:
     assert "seed9" in result.text, str(result)
 
 
-@pytest.mark.proof  # the command: tests/unit/cli/test_pull_verify.py
+@pytest.mark.proof  # the command: tests/golden/outputs/running.txt
 def test_a06_nothing_pulled(finished: Stack) -> None:
     """Sealed on the box is not verified: without a pull every cell is missing, and no zero of zero passes."""
     told = finished.sweepctl("verify")

@@ -147,7 +147,7 @@ def no_records(sweep: Sweep) -> None:
 def torn_volume(sweep: Sweep) -> None:
     """What was sealed on the volume is not what it was."""
     (file,) = (sweep.local / "volumes").glob("*/content/*/cells/seed1/metrics.json")
-    file.write_text('{"loss": 9.99}')
+    file.write_text(file.read_text().replace("5", "6"))
 
 
 def held_elsewhere(sweep: Sweep) -> None:
@@ -160,6 +160,11 @@ def held_elsewhere(sweep: Sweep) -> None:
 def no_registry(sweep: Sweep) -> None:
     """The local platform has lost which account it is."""
     (sweep.local / "registry.json").unlink()
+
+
+def torn_registry(sweep: Sweep) -> None:
+    """What the local platform wrote of its account does not read."""
+    (sweep.local / "registry.json").write_text("{")
 
 
 def unanswered(sweep: Sweep) -> None:

@@ -95,7 +95,7 @@ MOMENTS = {
     "lost-evidence-beside": _finished(losses.beside),
     "lost-records": _finished(losses.no_records),
     "lost-records-no-stack": _finished(losses.no_records, losses.no_stack),
-    "lost-records-no-registry": _finished(losses.no_records, losses.no_registry),
+    "lost-records-torn-registry": _finished(losses.no_records, losses.torn_registry),
     "lost-records-no-candidate": _finished(losses.no_records, losses.candidates("local")),
     "lost-records-wrong-candidate": _finished(losses.no_records, losses.candidates("[locale]")),
     "lost-records-odd-candidate": _finished(losses.no_records, losses.candidates("[locale, local]")),
@@ -222,6 +222,7 @@ logs --setup --attempt 1
 logs seed0 -f --json
 show nosuch --json
 show --export
+show --export --json
 show --sign
 show NONE
 doctor nosuch

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from tests.golden.outputs.masks import masked
 from tests.golden.outputs.moments import MOMENTS, filled, typed
 from tests.golden.outputs.still import set_clock
-from tests.golden.outputs.sweeps import Sweep
+from tests.golden.outputs.sweeps import GOLDEN, Sweep, files_of
 
 APP = "sweepstack.cli.app"
 """It remembers which commands there are: that stays as it is."""
@@ -37,6 +37,10 @@ LATER = (
     "rich.table",
     "rich.text",
     "rich._unicode_data._versions",
+    "sweepstack.channel.ssh.channel",
+    "sweepstack.cli.commands.status.next",
+    "sweepstack.cli.commands.status.probe",
+    "sweepstack.cli.commands.status.sweep",
     "sweepstack.cli.sources",
     "sweepstack.evidence.verify",
     "sweepstack.platforms.local.platform",
@@ -49,6 +53,7 @@ LATER = (
 def play(name: str, folder: Path) -> str:
     """All that is typed at this moment, and what was seen. `folder` is empty, and left so. In a process of its own."""
     said = folder / "said"
+    files_of(GOLDEN / MOMENTS[name].archive)  # once for all moments of one archive
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -180,5 +185,6 @@ def import_all() -> None:
         models += model.__subclasses__()
         if model.__module__.startswith("sweepstack."):
             model.model_rebuild()
+    _caches(len(sys.modules))
     gc.freeze()
     gc.disable()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import io
 import json
 import os
@@ -319,6 +320,7 @@ def _is_seal(line: str, cell: str) -> bool:
     return event["event"] == "cell-sealed" and event["cell"] == cell
 
 
+@functools.cache
 def files_of(archive: Path) -> dict[str, bytes]:
     """Path → content of the files in a tar archive."""
     found = {}

@@ -65,6 +65,18 @@ def test_wait_goes_on_until_it_is_true(world: World) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_wait_waits_an_outage_out(world: World) -> None:
+    box = world.add()
+    box.launch("lr0.1")
+    box.start("lr0.1")
+    world.run("pull")
+    world.move_registry()
+    result = world.run("wait", "--timeout", "0.5s")
+    assert result.code == 1
+    assert "not done within" in result.err, "an unreachable box is no reason to give up"
+
+
+@pytest.mark.usefixtures("quick")
 def test_wait_for_first_step(world: World) -> None:
     box = world.add()
     box.launch("lr0.1")
