@@ -54,34 +54,6 @@ def is_kept(world: World, *words: str) -> None:
     assert is_there(world)
 
 
-def test_status_ledger_and_audit_list_it_with_cost_size_and_command(world: World) -> None:
-    destroyed(world)
-    (world.volume_folder / "more").write_bytes(b"x" * 2_000_000)
-    command = f"sweepctl audit --end local:{world.volume}"
-    for shown in (world.run("status", fresh=False), world.run("ledger", fresh=False)):
-        assert "volume store outlived its boxes: costs nothing, takes 2.0 MB" in shown.out, shown
-        assert f"to end it: {command}" in shown.out
-    for document in (world.run("status", "--json", fresh=False).json, world.run("ledger", "--json", fresh=False).json):
-        (left,) = document["volumes_left"]
-        assert (left["native_id"], left["name"], left["usd_per_month"]) == (world.volume, "store", 0.0)
-        assert left["used_bytes"] > 2_000_000
-        assert left["end"] == command
-    assert world.run("status", "--json", fresh=False).json["bills"] == "nothing"
-    found = world.run("audit", stack=None, fresh=False)
-    assert found.code == 0, "it costs nothing"
-    assert f"volume   {world.volume}: costs nothing, takes 2.0 MB; every box of its sweep has ended" in found.out
-    assert f"to end it: {command}" in found.out
-    assert "everything that bills is known to a state; 1 of no state cost nothing" in found.out
-    (finding,) = world.run("audit", "--json", stack=None, fresh=False).json["findings"]
-    assert (finding["standing"], finding["next"], finding["known_to"]) == ("survived", command, [STACK])
-
-
-def test_it_is_not_listed_while_the_sweep_has_boxes(world: World) -> None:
-    world.verified()
-    assert world.run("status", "--json").json["volumes_left"] == []
-    assert "outlived" not in world.run("ledger").out
-
-
 def test_it_is_not_listed_while_a_box_that_only_the_records_know_may_mount_it(world: World) -> None:
     """The state was lost with its backend: the boxes bill on, and hold their volume."""
     first, second, _ = world.verified()

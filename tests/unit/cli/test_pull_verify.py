@@ -102,18 +102,6 @@ def test_what_a_pull_did_not_bring_is_not_verified(world: World) -> None:
     assert world.store.latest_receipt() is None
 
 
-def test_pull_from_the_volume_of_a_box_that_is_gone(world: World) -> None:
-    first, _ = world.full()
-    copy = world.evidence / "journals/box-0-g1.jsonl"
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(first.root / "data/sweep/journal.jsonl", copy)
-    first.vanish()
-    result = world.run("pull", "--json")
-    assert result.code == 0
-    assert {cell["state"] for cell in result.json["cells"]} == {"pulled"}
-    assert world.run("verify").code == 0
-
-
 def test_pull_from_an_earlier_generation_on_the_volume(world: World) -> None:
     old = world.add("box-0")
     old.launch("lr0.1")

@@ -87,18 +87,6 @@ def test_status_asks_for_no_up_for_a_retry_that_waits_in_a_queue_at_work(world: 
     assert told["next"][0].startswith(f"sweepctl wait --stack {STACK}")
 
 
-def test_a_verified_cell_of_a_sweep_whose_boxes_are_gone(world: World) -> None:
-    """Said before: there is no box, so type `pulumi up`. That one rents nothing, as all is verified."""
-    for box in world.verified()[:2]:
-        box.vanish()
-        world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
-    world.boxes.clear()
-    result = world.run("retry", "lr0.1", "--reason", "a doubt", "--json")
-    assert result.code == 0, result
-    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
-    assert on_record(world.store)["lr0.1"].manifest is not None
-
-
 def test_a_retry_that_waits_is_not_counted_again(world: World) -> None:
     mixed(world)
     for _ in range(2):
@@ -361,12 +349,21 @@ def test_a_verified_copy_asks_for_the_word(world: World, typed: str) -> None:
         assert f"the receipt {receipt} is stale" in result.out
 
 
-def test_a_verified_cell_of_a_box_that_is_gone(world: World) -> None:
-    first, _, _ = world.verified()
+def test_a_verified_cell_of_boxes_that_are_gone(world: World) -> None:
+    """Said before: there is no box, so type `pulumi up`. That one rents nothing, as all is verified."""
+    first, second, _ = world.verified()
     first.vanish()
     result = world.run("retry", "lr0.1", "--reason", "x")
     assert result.code == 0, result
     assert on_record(world.store)["lr0.1"].salt == 1
+    second.vanish()
+    for box in (first, second):
+        world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
+    world.boxes.clear()
+    result = world.run("retry", "lr0.3", "--reason", "a doubt", "--json")
+    assert result.code == 0, result
+    assert result.json["next"] == [f"pulumi up --stack {STACK}"]
+    assert on_record(world.store)["lr0.3"].manifest is not None
 
 
 # drop
