@@ -20,7 +20,7 @@ def measure(n: int = 20, ups: int = 5) -> dict[str, Any]:
     """Sets a fresh clone up, waits until its cells are done (a training would blur both sides), measures. Minutes."""
     with Clone() as clone:
         first_up = clone.run("make", "up")
-        clone.run(str(clone.root / ".venv" / "bin" / "sweepctl"), "wait", "--stack", STACK, "--for", "done")
+        clone.run(str(clone.root / ".venv" / "bin" / "sweepctl"), "wait", "--stack", STACK, "done")
         bare = clone.base / "bare"
         shutil.copytree(ROOT / "bench" / "bare", bare)
         clone.run(clone.pulumi, "stack", "select", "--create", "--stack", "bare", "--non-interactive", cwd=bare)

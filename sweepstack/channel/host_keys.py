@@ -92,7 +92,7 @@ class Pin:
 def changed(pin: Pin, endpoint: SshEndpoint) -> HostKeyChanged:
     """The error for a box that shows another key than it did."""
     known = ", ".join(pin.fingerprints()) or "unreadable"
-    host = f" --host {endpoint.known_as}" if endpoint.known_as else ""
+    host = f" {endpoint.known_as}" if endpoint.known_as else ""
     return HostKeyChanged(
         f"the host key of {pin.native_id} at {endpoint.host}:{endpoint.port} is not the one that it had when it was "
         f"first reached since this start ({known}): another machine may be in between, or another box has its address. "

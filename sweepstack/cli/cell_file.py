@@ -93,7 +93,7 @@ def _none(
         problems.insert(0, f"its {what} was on box {box}, which is gone, and `sweepctl pull` had not copied it before")
     elif not problems and holder is not None and not started:
         problems.append(f"it has not started on box {holder.box.name}")
-        following = [f"sweepctl wait --stack {stack} --for first-step"]
+        following = [f"sweepctl wait --stack {stack} first-step"]
     elif not problems and holder is not None and holder.gone:
         problems.append(f"box {holder.box.name} is gone, and no record says that it ran there")
     elif not problems and not ran_on:

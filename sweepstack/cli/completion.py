@@ -51,8 +51,8 @@ def given_up(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def cells_or_boxes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Boxes after --setup or --runner, else cells."""
-    return (boxes if ctx.params.get("setup") or ctx.params.get("runner") else cells)(ctx, incomplete)
+    """Boxes after --of, else cells."""
+    return (boxes if ctx.params.get("of") else cells)(ctx, incomplete)
 
 
 def platforms(incomplete: str) -> list[str]:

@@ -52,12 +52,40 @@ NOW = {
     "trust-host --fingerprint": "confirm host --saw",
     "trust-host": "confirm host",
     "worker-ended": "confirm worker",
+    "place --next": "place next",
+    "place --clear": "place clear",
+    "wait --for": "*",
+    "review --md": "* --as=markdown",
+    "review --html": "* --as=html",
+    "retry --from-start": "* --from=start",
+    "retry --from-set": "* --from=set",
+    "logs --setup": "* --of=setup",
+    "logs --runner": "* --of=runner",
+    "show -o --export": "* -o",
+    "show --output --export": "* --output",
+    "show --export": "* -o -",
+    "confirm WHAT BOX --host": "confirm WHAT BOX",
+    "ci WHAT --into": "ci WHAT",
+    "ci WHAT --from": "ci WHAT",
+    "finish --accept-fact": "* fact/",
+    "profile explain --before-stop": "* --stop=before",
+    "profile explain --after-stop": "* --stop=after",
+    "profile explain --platform": "*",
+    "profile new --symptom": "* --with symptom=",
+    "profile new --cause": "* --with cause=",
+    "profile new --fix": "* --with fix=",
+    "profile new --reproduction": "* --with reproduction=",
+    "profile new --log": "* --with log=",
+    "profile new --unlike": "* --with unlike=",
+    "profile new --replaces": "* --with replaces=",
+    "profile new --platform": "*",
 }
 """Old spelling → new one, in the order in which they are looked up, each in what came of those before. On the left
 stands a command, or several, and what else picks the row: an option anywhere on the line (such a row stands before the
 one of the command alone), or names of arguments in capitals. The right side takes their place, `*` for the command as
-it is: the option's words stand where the option stood, and its value stays, behind a word with `/` at its end without
-a space, or is what a variable of the environment is set to; the arguments are filled in; the rest of the line follows.
+it is: the option's words stand where the option stood, and its value stays, behind a word with `/` or `=` at its end
+without a space, or is what a variable of the environment is set to; the arguments are filled in; the rest of the line
+follows. A row doesn't fit where its option with a value stands on the line already.
 """
 
 
@@ -101,11 +129,13 @@ def _by(old: str, new: str, words: list[str]) -> list[str] | None:
             filled[word] = rest.pop(at)
             continue
         options = [one for one in new.split() if one.startswith("-")]
+        if any(_named(one) == _named(other) for one in options if "=" in one for other in rest):
+            return None  # two old spellings that were refused together
         glued = next((one for one in new.split() if one.endswith(("/", "="))), "")
         _, joined, value = rest.pop(at).partition("=")
         if glued and not joined:
             value = rest.pop(at) if at < len(rest) else ""
-        if glued.endswith("="):
+        if _VARIABLE.match(glued):
             before.append(glued + value)
         else:
             rest[at:at] = [*options, *([glued + value] if glued or joined else [])]
@@ -114,11 +144,15 @@ def _by(old: str, new: str, words: list[str]) -> list[str] | None:
     return [*before, *now, *rest, *beyond]
 
 
+def _named(word: str) -> str:
+    return word.partition("=")[0]
+
+
 def _place(rest: list[str], word: str) -> int | None:
     """Where the option is, or the next argument."""
     if word.startswith("-"):
-        return next((at for at, one in enumerate(rest) if one.partition("=")[0] == word), None)
-    takes = ("--stack", "-s", "--access")
+        return next((at for at, one in enumerate(rest) if _named(one) == word), None)
+    takes = ("--stack", "-s", "--access", "--host", "--saw", "--by", "--at", "--another", "--into", "--from")
     return next(
         (at for at, one in enumerate(rest) if not one.startswith("-") and (at == 0 or rest[at - 1] not in takes)), None
     )

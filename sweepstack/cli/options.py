@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,11 +49,14 @@ Sign = Annotated[
         "SWEEPSTACK_SIGNING_KEY.",
     ),
 ]
-AcceptFact = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-fact",
-        metavar="NAME",
-        help="Rely on this old fact of the platform's profile, as `sweepctl profile check --old` names it. Repeatable.",
-    ),
-]
+
+
+def one_of(given: str, *known: str, option: str = "") -> Any:
+    """The word of these that was given, for `option` or as an argument. Raises Unsure for another one."""
+    from sweepstack.cli.output import Unsure
+    from sweepstack.core.suggest import did_you_mean
+
+    if given in known:
+        return given
+    named = f"{option} " if option else ""
+    raise Unsure(f'{named}"{given}" is none of {", ".join(known)}{did_you_mean(given, known)}')

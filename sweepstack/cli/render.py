@@ -69,7 +69,7 @@ def trouble(view: SweepView) -> list[tuple[str, str | None]]:
     for box in view.boxes:
         lines += [(f"ALARM  box {box.name}: {alarm}", "bold red") for alarm in box.alarms]
         if box.setup == "running":
-            lines.append((f"setup  box {box.name}: running; sweepctl logs --setup {box.name} -f", "cyan"))
+            lines.append((f"setup  box {box.name}: running; sweepctl logs --of setup {box.name} -f", "cyan"))
         if box.note:
             lines.append((f"note   box {box.name}: {box.note}", None))
     told = {box.note: box.name for box in view.boxes if len(box.note) >= LONG}

@@ -95,7 +95,7 @@ def _platforms(values: dict[str, Any], platforms: Collection[str]) -> RawMistake
             yield ("boxes", box, "on"), fix, on
     placed = _mapping(values.get("placement")).get("platform")
     if isinstance(placed, str) and placed not in names:
-        fix = "is not one of candidates; sweepctl place chooses again, sweepctl place --clear takes the block out"
+        fix = "is not one of candidates; sweepctl place chooses again, sweepctl place clear takes the block out"
         yield ("placement", "platform"), fix, placed
     for index, name in enumerate(_mapping(values.get("overrides"))):
         if name not in platforms:

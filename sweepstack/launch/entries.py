@@ -354,7 +354,7 @@ def on_another_box(line: Line, progress: CellProgress | None, there: There) -> d
     raise SweepstackError(
         f"{progress.name} has a checkpoint that another command, setup or environment wrote (code "
         f"{short(progress.code or '')}), and would begin at 0 with this one. Next, one of: sweepctl retry "
-        f"{progress.name} --from-start (begins at 0); job.resume: across-code (goes on from it); the job as it was"
+        f"{progress.name} --from start (begins at 0); job.resume: across-code (goes on from it); the job as it was"
     )
 
 

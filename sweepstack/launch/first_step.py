@@ -176,7 +176,7 @@ def _no_output_yet(cell: str, seconds: float) -> str:
     return (
         f"no output yet: {cell} runs, and has printed nothing within {seconds:.0f} s (imports, downloads and compilers "
         f"may take longer). The box bills, and goes on with its cells. Next: sweepctl logs {cell}, or sweepctl wait "
-        "--for done"
+        "done"
     )
 
 

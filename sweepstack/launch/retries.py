@@ -101,8 +101,8 @@ class Retry(Record):
     """A person asks that a cell runs again. `retry` counts these requests; 1 is the first.
 
     `salt`: 0, or the retry since which its checkpoints are others: a cell that had been sealed, or that is asked for
-    `--from-start`, starts from nothing, and no box shows it those of before. `set_of`: the salt of the run whose set of
-    checkpoints before the newest it goes on from (`--from-set`); None for no such run.
+    `--from start`, starts from nothing, and no box shows it those of before. `set_of`: the salt of the run whose set of
+    checkpoints before the newest it goes on from (`--from set`); None for no such run.
     `ends`: whether it is ended for that, where it runs. `counted`: the count in `cells.retry` of the stack file that
     was brought up last; 0 for none.
     `code`: what it had last run with; `manifest`: the sealed copy that counts no more, where there is one.

@@ -244,7 +244,7 @@ def _next_of_box(plan: Plan, live: Live, box: LiveBox) -> tuple[str, ...]:
     if plan.destroy or not box.next:
         return box.next
     stack, waits = live.stack, any(cell.state in ("running", "pending") for cell in box.cells)
-    wait = f"sweepctl wait --stack {stack} --for done && " if waits else ""
+    wait = f"sweepctl wait --stack {stack} done && " if waits else ""
     return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.entry.name}",)
 
 

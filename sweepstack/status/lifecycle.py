@@ -41,8 +41,8 @@ PHASES = (
     Phase(-1, "set up once", "sweepctl doctor --stack {stack}"),
     Phase(0, "look before renting", "pulumi preview --stack {stack}"),
     Phase(1, "rent and reach the boxes", "sweepctl ssh --stack {stack} {box} -- echo reachable"),
-    Phase(2, "ship, set up, try a batch", "sweepctl logs --stack {stack} --setup {box}"),
-    Phase(3, "launch", "sweepctl wait --stack {stack} --for first-step --timeout 60s"),
+    Phase(2, "ship, set up, try a batch", "sweepctl logs --stack {stack} --of setup {box}"),
+    Phase(3, "launch", "sweepctl wait --stack {stack} first-step --timeout 60s"),
     Phase(4, "run and watch", "sweepctl status --probe --stack {stack}"),
     Phase(5, "bring home, verify, end", "sweepctl verify --stack {stack}"),
 )

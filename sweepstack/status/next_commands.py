@@ -342,7 +342,7 @@ def _of_cleared(now: Now) -> list[str]:
 def _of_failed_setup(now: Now) -> list[str]:
     box = next(box for box in now.view.boxes if _hinders(now, box))
     if box.setup in SETUP_FAILED:
-        return [f"sweepctl logs --stack {now.stack} --setup {box.name}", *now.resumes("tries it again")]
+        return [f"sweepctl logs --stack {now.stack} --of setup {box.name}", *now.resumes("tries it again")]
     return [f"sweepctl ssh --stack {now.stack} {box.name}    (make room; it goes on by itself)"]
 
 
@@ -372,7 +372,7 @@ def _of_hung(now: Now) -> list[str]:
 def _of_running(now: Now) -> list[str]:
     # Where none has ended well yet, the others may fail in the same way.
     logs = [f"sweepctl logs --stack {now.stack} {name}" for name in now.failed[:1] if not now.states & ENDED]
-    return [*logs, f"sweepctl wait --stack {now.stack} --for done && sweepctl finish --stack {now.stack}"]
+    return [*logs, f"sweepctl wait --stack {now.stack} done && sweepctl finish --stack {now.stack}"]
 
 
 def _of_wrong_files(now: Now) -> list[str]:
@@ -591,8 +591,8 @@ def out_of_checkpoint(snapshot: Snapshot, found: Mapping[str, str]) -> list[str]
     first = next(iter(found.values()))
     retry, up = f"sweepctl retry --stack {stack} {names}", f"pulumi up --stack {stack}"
     bucket = all((holder := snapshot.holder_of(name)) is not None and has_set_before(holder, name) for name in found)
-    before = [f"{retry} --from-set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
-    return [*before, f"{retry} --from-start && {up}    (begins at 0: {first} may be cut, and is kept)"]
+    before = [f"{retry} --from set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
+    return [*before, f"{retry} --from start && {up}    (begins at 0: {first} may be cut, and is kept)"]
 
 
 def run_again(stack: str, cells: Sequence[str]) -> str:

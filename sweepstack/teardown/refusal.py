@@ -136,7 +136,7 @@ def next_commands(
             ("give up", abandon),
         ]
     if any(cell.state in ("running", "pending") for cell in verdict.unsettled):
-        rows.append(("next", f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"))
+        rows.append(("next", f"sweepctl wait --stack {stack} done && sweepctl finish --stack {stack}"))
     else:
         rows.append(("next", f"sweepctl finish --stack {stack}    (pull, verify, approve, up, destroy)"))
     bad = [cell for cell in verdict.unsettled if cell.state in REFUSED or cell.state in ("failed", "missing")]

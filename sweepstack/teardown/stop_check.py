@@ -177,7 +177,7 @@ def stop_refusal(facts: BoxFacts, verdict: Verdict, risk: AtRisk, *, stack: str,
         ("would die", risk.words(facts.kills)),
         ("would survive", f"{', '.join(facts.keeps) or 'nothing of the box'}; the evidence at {facts.evidence}"),
         ("waiting costs", waiting_cost(facts, now=now)),
-        ("next", f"sweepctl wait --stack {stack} --for done    (what sealed cells left on scratch may go)"),
+        ("next", f"sweepctl wait --stack {stack} done    (what sealed cells left on scratch may go)"),
         ("let it go", f'sweepctl give-up {of_it} data/{facts.name} --reason "…" && pulumi up --stack {stack}'),
     ]
     if verdict.cells and not verdict.unsettled:

@@ -147,7 +147,7 @@ def test_abandoning_a_box_in_the_middle_of_its_work(training: Stack) -> None:
     assert len(training.started()) == starts
     out.types("pulumi", "destroy")
     out.is_over()
-    said = ok(training.sweepctl("logs", "--runner", "box-0"))
+    said = ok(training.sweepctl("logs", "--of", "runner", "box-0"))
     assert "from the copy of " in said.err
     assert "a line of the runner" in said.out, str(said)
 

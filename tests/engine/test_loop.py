@@ -61,7 +61,7 @@ def test_the_loop_as_written(sweep_a: Stack) -> None:
     assert_refused(refused)
     assert any(cell["name"] in refused.text for cell in status["cells"]), str(refused)
 
-    ok(stack.run("sweepctl", "wait", "--stack", "sweep-a", "--for", "done"))
+    ok(stack.run("sweepctl", "wait", "--stack", "sweep-a", "done"))
     ok(stack.run("sweepctl", "pull", "--stack", "sweep-a"))
     verify = ok(stack.run("sweepctl", "verify", "--stack", "sweep-a", "--json")).json()
     assert verify["receipt"].startswith("sha256:")

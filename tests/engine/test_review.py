@@ -28,7 +28,7 @@ def test_the_reviewed_destroy_is_the_one_that_happens(cleared: Stack) -> None:
     assert another.rc == 1, str(another)
     (why,) = another.json()["against"]
     assert "the change is another one now" in why
-    reviewed = stack.sweepctl("review", "--destroy", "--expect", another.json()["digest"], "--md")
+    reviewed = stack.sweepctl("review", "--destroy", "--expect", another.json()["digest"], "--as", "markdown")
     assert reviewed.rc == 0, str(reviewed)
     assert "DESTROYS 2 boxes" in reviewed.out
     ok(stack.destroy())

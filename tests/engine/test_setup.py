@@ -55,10 +55,10 @@ def test_the_log_of_a_setup_that_failed_outlives_the_box(make_stack: Callable[..
     ok(stack.sweepctl("give-up", "data/box-0", "--reason", "a drill"))
     ok(stack.destroy())
     assert stack.native_ids() == []
-    said = ok(stack.sweepctl("logs", "--setup", "box-0"))
+    said = ok(stack.sweepctl("logs", "--of", "setup", "box-0"))
     assert "no such package" in said.out, str(said)
     assert "from the copy of " in said.err
-    assert "failed (commands)" in ok(stack.sweepctl("logs", "--runner")).out
+    assert "failed (commands)" in ok(stack.sweepctl("logs", "--of", "runner")).out
 
 
 @pytest.mark.proof  # on a real box: tests/unit/launch/test_versions.py

@@ -166,7 +166,7 @@ class Journey:
             raise Failed(f"an unarmed destroy was not refused (exit code {result.rc})")
 
     def _wait(self) -> None:
-        self._yes("sweepctl", "wait", "--for", "done", "--stack", self.stack.name)
+        self._yes("sweepctl", "wait", "done", "--stack", self.stack.name)
 
     def _verify(self, cells: int) -> str:
         """Returns the receipt."""

@@ -262,7 +262,7 @@ def test_a_set_that_is_damaged_in_the_bucket_is_left_out(world: World) -> None:
     assert fresh.content() == saved[0]
     for path in world.store.root.rglob("files/*/*"):
         path.write_text("?")
-    with pytest.raises(NoSuchSet, match=f"no set of it is whole. Next: sweepctl retry {CELL} --from-start"):
+    with pytest.raises(NoSuchSet, match=f"no set of it is whole. Next: sweepctl retry {CELL} --from start"):
         TestBox(world).sets.bring()
 
 

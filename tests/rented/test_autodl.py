@@ -77,7 +77,7 @@ def test_the_loop(instance: tuple[Stack, Host, Path]) -> None:
     assert '"when_drained":{"command":"shutdown","native":"关机"' in spec(host, native_id)
     assert_refused(stack.destroy(timeout=180))
 
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (2, 2)

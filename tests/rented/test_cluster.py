@@ -58,7 +58,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert not changed, (changed, said, stack.sweepctl("status", timeout=120).text)
     stack.release()
 
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (4, 4)
@@ -68,7 +68,7 @@ def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     assert stack.boxes_there() == []
     left = stack.cluster.ask("squeue", "--all", "--noheader", f"--name={box}")
     assert left == ""
-    log = ok(stack.sweepctl("logs", "--runner", timeout=120))
+    log = ok(stack.sweepctl("logs", "--of", "runner", timeout=120))
     assert re.search(r"worker \d+_\d+\.0 of box .*, from the copy of ", log.text), log.text
     assert "sealed" in log.text
     document = ok(stack.sweepctl("results", "--as", "html", "--json", timeout=120)).json()

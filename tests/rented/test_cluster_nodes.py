@@ -172,7 +172,7 @@ def test_the_loop_of_cells_over_two_nodes(stack: NodesStack) -> None:
     assert not changed, (changed, planned.get("diagnostics"))
     (stack.control / "hold").unlink()
 
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     stack.assert_honest()
     (checked,) = stack.events("nodes-checked")
     assert [node["name"] for node in checked["nodes"]] == ["n1", "n2"]
@@ -200,7 +200,7 @@ def test_a_node_that_is_lost_for_good_by_the_documented_commands(stack: NodesSta
     assert "no worker is there" in status.text, status
     assert f"exit code 69: sweepstack: node 1 ({lost}) is lost" in status.text, status
     assert f"pulumi up --stack {stack.name}" in status.text, status
-    waited = stack.sweepctl("wait", "--for", "done", timeout=400)
+    waited = stack.sweepctl("wait", "done", timeout=400)
     assert_failed(waited, "no runner is alive, and 2 cells did not finish", "pulumi up")
     assert waited.rc == 1
     assert_refused(stack.destroy(timeout=180), ["seed0", "seed1"])
@@ -211,7 +211,7 @@ def test_a_node_that_is_lost_for_good_by_the_documented_commands(stack: NodesSta
     assert "0 workers run, 1 wait (" in status.text, status
     assert "ALARM" not in status.text, "what failed with a worker that has ended is not the next one's"
     stack.cluster.resume("n3")
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     stack.assert_honest()
     assert [entry["cell"] for entry in stack.events("cell-started")] == ["seed0", "seed0", "seed1"], stack.picture()
     stack.ends_well()
@@ -235,7 +235,7 @@ def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
     held = f"1 only hold nodes: Slurm has lost that of the worker ({job.split()[0]}, which was on {lost})"
     assert held in " ".join(status.text.split()), status
     assert f"pulumi up --stack {stack.name}" in status.text, status
-    waited = stack.sweepctl("wait", "--for", "done", timeout=400)
+    waited = stack.sweepctl("wait", "done", timeout=400)
     assert_failed(waited, "no runner is alive, and 2 cells did not finish", "pulumi up")
     ok(stack.up(timeout=300))
     stack.wait_for(lambda: stack.sealed() == {"seed1"}, "the cell that was not begun")
@@ -250,7 +250,7 @@ def test_the_node_of_the_worker_is_lost_for_good(stack: NodesStack) -> None:
     said = ("--saw", "its power supply is burnt", "--by", "ann")
     ok(stack.sweepctl("confirm", "worker", "box-0", worker, *said, timeout=120))
     ok(stack.up(timeout=300))
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     stack.assert_honest()
     (proved,) = stack.events("worker-ended")
     assert (proved["worker"], proved["proof"]) == (worker, "ann saw: its power supply is burnt")

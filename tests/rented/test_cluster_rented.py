@@ -55,7 +55,7 @@ def test_only_a_person_ends_the_bill(stack: SlurmStack) -> None:
     stack.release()
     stack.edit_config(lambda sweep: sweep["boxes"]["box-0"].update(want="running"))
     ok(stack.up(timeout=300))
-    ok(stack.sweepctl("wait", "--for", "done", timeout=300))
+    ok(stack.sweepctl("wait", "done", timeout=300))
     yes = [("Type yes to go on", "yes\n")]
     ended = stack.terminal("sweepctl", "finish", "--stack", stack.name, answers=yes)
     assert ended.rc != 0, str(ended)

@@ -88,7 +88,7 @@ def test_the_loop(lab: Lab) -> None:
     lab.hosts[1].start()
     assert len(lab.boxes()) == 2, "a refused destroy ends nothing"
 
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (4, 4)

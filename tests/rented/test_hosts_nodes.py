@@ -90,7 +90,7 @@ def test_the_loop_on_two_nodes(stack: NodesStack) -> None:
     (box,) = stack.native_ids()
     assert on_peer(stack) == [box]
     assert_refused(stack.destroy())
-    ok(stack.sweepctl("wait", "--for", "done"))
+    ok(stack.sweepctl("wait", "done"))
     result = json.loads((stack.durable_cell("seed0") / "result.json").read_text())
     assert result["w"] == WEIGHT
     ok(stack.sweepctl("pull"))

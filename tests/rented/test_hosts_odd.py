@@ -33,11 +33,9 @@ def test_the_loop_through_another_host_without_a_home_and_with_a_strict_umask(tm
         stack.run_loop()
         gate.new_key()
         changed = stack.sweepctl("status")
-        assert f"next   sweepctl confirm host --stack {stack.name} box-0 --host {gate.address}" in changed.text, (
-            changed.text
-        )
-        shown = stack.sweepctl("confirm", "host", "box-0", "--host", gate.address, "--json").json()["shown"]
-        ok(stack.sweepctl("confirm", "host", "box-0", "--host", gate.address, "--saw", shown[0].split()[-1]))
+        assert f"next   sweepctl confirm host --stack {stack.name} box-0 {gate.address}" in changed.text, changed.text
+        shown = stack.sweepctl("confirm", "host", "box-0", gate.address, "--json").json()["shown"]
+        ok(stack.sweepctl("confirm", "host", "box-0", gate.address, "--saw", shown[0].split()[-1]))
         ok(stack.destroy())
         assert (gate.folder / "sshd.log").read_text().count("Accepted publickey") > 0, "no session went through it"
     finally:

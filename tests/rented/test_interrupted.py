@@ -60,7 +60,7 @@ def assert_leads_to_a_start(world: World) -> None:
 
 def finish(world: World) -> None:
     """The rest of the loop, from cells that run to nothing that bills."""
-    ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(world.stack.sweepctl("wait", "done", timeout=400))
     ok(world.stack.sweepctl("pull", timeout=180))
     world.stack.approve()
     ok(world.stack.up(timeout=180))
@@ -73,7 +73,7 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     """The stop keeps the disk and its price; the start reads the port anew; a new cell runs, sealed ones are kept."""
     grid(vast, lr=[0.1], seed=[0, 1])
     up(vast)
-    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("wait", "done", timeout=400))
     before = box(vast)
     rentals = vast.rentals()
     want(vast, "stopped")
@@ -93,7 +93,7 @@ def test_stopped_and_started_it_is_the_same_box_at_another_port(vast: World) -> 
     want(vast, "running")
     up(vast)
     assert box(vast)["native_id"] == before["native_id"]
-    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("wait", "done", timeout=400))
     assert set(states(vast).values()) == {"sealed"}
     finish(vast)
 
@@ -103,7 +103,7 @@ def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: Worl
     """Verified cells come from the evidence; what was on the box alone is run again; nothing is rented twice."""
     grid(vast, lr=[0.1], seed=[0, 1])
     up(vast)
-    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("wait", "done", timeout=400))
     ok(vast.stack.sweepctl("pull", timeout=180))
     vast.stack.verify()
     first = box(vast)["native_id"]
@@ -113,7 +113,7 @@ def test_a_box_that_was_taken_away_is_followed_by_its_next_generation(vast: Worl
     up(vast)
     second = box(vast)["native_id"]
     assert vast.rentals() == {second} != {first}
-    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("wait", "done", timeout=400))
     verified = vast.stack.verify()
     assert {cell["name"]: cell["state"] for cell in verified["cells"]}["lr0.1-seed0"] == "verified"
     finish(vast)
@@ -125,7 +125,7 @@ def test_an_outbid_box_is_said_to_be_so_and_comes_back_by_a_higher_bid(vast: Wor
     vast.stack.edit_config(lambda sweep: sweep["job"]["resources"].update(spot=True))
     vast.stack.edit_config(lambda sweep: sweep.update(bid=0.35))
     up(vast)
-    ok(vast.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(vast.stack.sweepctl("wait", "done", timeout=400))
     native_id = box(vast)["native_id"]
     vast.sim.act("outbid", {"id": native_id})
     refreshed = vast.stack.pulumi("preview", timeout=180)
@@ -146,7 +146,7 @@ def test_a_box_that_comes_back_without_cards_runs_nothing(runpod: World) -> None
     """B03: 0 of 1 GPUs are seen, no cell starts, and nothing is ended by itself."""
     grid(runpod, lr=[0.1], seed=[0])
     up(runpod)
-    ok(runpod.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(runpod.stack.sweepctl("wait", "done", timeout=400))
     want(runpod, "stopped")
     up(runpod)
     grid(runpod, lr=[0.1], seed=[0, 1])
@@ -170,7 +170,7 @@ def rest(world: World) -> None:
     """One cell is sealed, and `tend` pulls it, verifies it and stops the box."""
     grid(world, lr=[0.1], seed=[0])
     up(world)
-    ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(world.stack.sweepctl("wait", "done", timeout=400))
     ok(world.stack.sweepctl("tend", "--once", timeout=300))
     assert box(world)["phase"] == "stopped"
     pulled = ok(world.stack.sweepctl("pull", "--json", timeout=120)).json()

@@ -309,7 +309,7 @@ def test_a_stopped_box_goes_on_where_it_was(platform: str, tmp_path: Path) -> No
         stack.edit_config(lambda sweep: sweep["cells"].update(grid={"lr": [0.1], "seed": [0, 1]}))
         ok(stack.up(timeout=400))
         assert box.world.rentals() == {box.id}
-        ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+        ok(stack.sweepctl("wait", "done", timeout=400))
         ok(stack.sweepctl("pull", timeout=180))
         assert stack.verify()["verified"] == 2
 
@@ -349,7 +349,7 @@ def test_cells_are_not_given_the_key_that_sessions_have(tmp_path: Path) -> None:
         job.write_text(job.read_text().replace("import numpy as np\n", f"import numpy as np\n{tells}", 1))
         world.stack.init()
         ok(world.stack.up(timeout=400))
-        ok(world.stack.sweepctl("wait", "--for", "done", timeout=400))
+        ok(world.stack.sweepctl("wait", "done", timeout=400))
         (log,) = (tmp_path / "platform").rglob("cells/*/*/log.txt")
         assert "PATH" in log.read_text()
         assert "CONTAINER_API_KEY" not in log.read_text()

@@ -49,7 +49,7 @@ def test_the_loop(world: World) -> None:
     assert world.rentals() == rentals, "a refused destroy ends nothing"
     ok(stack.run("sweepctl", "audit"))
 
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)

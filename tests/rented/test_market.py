@@ -97,12 +97,12 @@ def test_place_is_a_lock_file_and_next_goes_on(world: World) -> None:
     world.sim.act("take", {"machine": 100, "gpus": 1})
     gone = ok(world.stack.pulumi("preview", timeout=180))
     assert f"the offer {offer['offer']} that was placed is not to be had now" in gone.text, str(gone)
-    assert "sweepctl place --next --stack sweep-vast" in gone.text
+    assert "sweepctl place next --stack sweep-vast" in gone.text
     refused = world.stack.up(timeout=180)
     assert_failed(refused, "it is not to be had any more as it was chosen", "pulumi preview --stack sweep-vast")
     assert world.rentals() == set()
 
-    ok(world.stack.sweepctl("place", "--next", timeout=120))
+    ok(world.stack.sweepctl("place", "next", timeout=120))
     second = placement(world)["boxes"]["box-0"]
     assert second["offer"] != offer["offer"]
     assert second["price_per_hour"] > offer["price_per_hour"]

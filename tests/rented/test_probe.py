@@ -32,10 +32,12 @@ def test_a_rented_box_is_asked_for_the_facts_of_its_platform(platform: str, tmp_
         assert verdicts.count(("tiers", "agrees")) == 3, document["answers"]
         assert ("own_key", "agrees") in verdicts, document["answers"]
         assert_failed(
-            stack.sweepctl("profile", "explain", "--box", "box-0", "--after-stop", timeout=300), "was never left there"
+            stack.sweepctl("profile", "explain", "--box", "box-0", "--stop", "after", timeout=300),
+            "was never left there",
         )
-        begun = stack.sweepctl("profile", "explain", "--box", "box-0", "--before-stop", timeout=300)
-        assert "--after-stop" in begun.text, str(begun)
+        begun = stack.sweepctl("profile", "explain", "--box", "box-0", "--stop", "before", timeout=300)
+        assert "--stop after" in begun.text, str(begun)
         assert_failed(
-            stack.sweepctl("profile", "explain", "--box", "box-0", "--after-stop", timeout=300), "was not stopped since"
+            stack.sweepctl("profile", "explain", "--box", "box-0", "--stop", "after", timeout=300),
+            "was not stopped since",
         )

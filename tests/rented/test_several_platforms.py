@@ -59,7 +59,7 @@ def test_the_loop_over_two_platforms(worlds: tuple[World, World]) -> None:
 
     assert_refused(stack.destroy(timeout=180))
     assert (len(one.rentals()), len(other.rentals())) == (1, 1), "a refused destroy ends nothing on either"
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     ok(stack.sweepctl("pull", timeout=180))
     verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
     assert (verify["verified"], verify["total"]) == (6, 6)

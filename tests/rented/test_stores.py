@@ -105,7 +105,7 @@ def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> N
     ok(stack.up(timeout=400))
     (box,) = world.rentals()
     assert lab.where(box) == place, "the box is not where its volume is"
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     finished(lab, first_name)
     assert world.rentals() == set()
     assert lab.volumes() == {volume}
@@ -117,7 +117,7 @@ def test_a_volume_outlives_two_sweeps_and_ends_when_both_are_safe(lab: Lab) -> N
     (box,) = world.rentals()
     assert lab.where(box) == place
     assert lab.content().items() >= first.items(), "the second sweep lost what the first one left"
-    ok(stack.sweepctl("wait", "--for", "done", timeout=400))
+    ok(stack.sweepctl("wait", "done", timeout=400))
     used = f"used by         {', '.join(sorted((first_name, 'again')))}"
     reasons = ("not approved", f"({box}) mounts it, and is running", used, world.its.volume_month)
     assert_failed(lab.pulumi("destroy"), "REFUSED. Nothing was deleted", *reasons, "sweepctl finish --stack abl-store")

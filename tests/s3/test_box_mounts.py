@@ -338,7 +338,7 @@ if control.exists():
 def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
     make_box: Callable[..., Box], uri: str, server: S3Server
 ) -> None:
-    """`sweepctl retry --from-set`: the newest set is a checkpoint that was cut; and where there is no set before."""
+    """`sweepctl retry --from set`: the newest set is a checkpoint that was cut; and where there is no set before."""
 
     def lists() -> list[str]:
         return [key.rpartition("/")[2] for key in keys(server, uri) if "/lists/" in key]
@@ -362,5 +362,5 @@ def test_a_retry_begins_with_the_set_before_the_newest_on_another_box(
     two.add("a", run, more={**code, "retry": 2, "salt": 2, "set_of": 1})
     two.run(code=1)
     said = two.events("cell-failed", "a")[-1]["reason"]
-    assert "the bucket has no set before the newest. Next: sweepctl retry a --from-start" in said
+    assert "the bucket has no set before the newest. Next: sweepctl retry a --from start" in said
     assert two.state("a") == "failed"

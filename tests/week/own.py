@@ -123,7 +123,7 @@ def run(play: Play, stack: Path) -> None:
     play.edit(stack, replacing("workdir: .\n", "workdir: .\n      include: [data/train.csv]\n"))
     play.day("Run it")
     play.type(f"pulumi up --stack {STACK}", expect=["8 created"])
-    play.type(f"sweepctl wait --stack {STACK} --for done", expect=["2 sealed"])
+    play.type(f"sweepctl wait --stack {STACK} done", expect=["2 sealed"])
 
 
 def verify(play: Play, stack: Path) -> None:

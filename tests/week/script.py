@@ -61,7 +61,7 @@ def tuesday(play: Play, stack: Stack) -> None:
     )
     play.type(f"pulumi preview --stack {NAME}", expect=["lr0.3-seed0"])
     play.type(f"pulumi up --stack {NAME}")
-    play.type(f"sweepctl wait --stack {NAME} --for first-step")
+    play.type(f"sweepctl wait --stack {NAME} first-step")
     play.say("More epochs would be better, for cells that have started: the inputs of a live run never change.")
     play.edit(stack.config_file, replacing("base: {epochs: 4}", "base: {epochs: 8}"))
     play.type(f"pulumi preview --stack {NAME}", rc=1, expect=["can't change", "cells.add", "cells.drop"])
@@ -84,7 +84,7 @@ def wednesday(play: Play, stack: Stack) -> None:
         stack.kill_box(native_id)
     play.type(f"sweepctl status --stack {NAME}", expect=["its runner is not alive", "pulumi up"])
     play.type(f"pulumi up --stack {NAME}", told=True)
-    play.type(f"sweepctl wait --stack {NAME} --for done", expect=["sealed"])
+    play.type(f"sweepctl wait --stack {NAME} done", expect=["sealed"])
     play.type(f"sweepctl logs long --tail 3 --stack {NAME}")
 
 
@@ -93,7 +93,7 @@ def thursday(play: Play, stack: Stack) -> None:
     play.day("Thursday: a NaN, a full disk, and a bug in the code")
     play.edit(stack.config_file, replacing("add: [", "add: [{name: hot, lr: 1.0e+30, seed: 0}, "))
     play.type(f"pulumi up --stack {NAME}")
-    play.type(f"sweepctl wait --stack {NAME} --for done")
+    play.type(f"sweepctl wait --stack {NAME} done")
     play.type(f"sweepctl pull --stack {NAME}")
     play.say("The run ended with exit code 0, and its log says nothing. Its weights are not numbers:")
     play.type(f"sweepctl verify --stack {NAME}", rc=1, told=True, expect=["hot", "non-finite"])
@@ -110,15 +110,15 @@ def thursday(play: Play, stack: Stack) -> None:
     play.type(f"sweepctl status --stack {NAME}", expect=["blocked_disk"])
     play.edit(stack.config_file, replacing("disk: 900TB", "disk: 100MB"))
     play.type(f"pulumi up --stack {NAME}")
-    play.type(f"sweepctl wait --stack {NAME} --for done")
+    play.type(f"sweepctl wait --stack {NAME} done")
 
     play.say("A bug in the code, found after eleven cells ran with it; and one more cell to run.")
     play.edit(stack.checkout / "examples" / "digits" / "train.py", replacing("NOISE = 0.1\n", "NOISE = 0.05\n"))
     play.edit(stack.config_file, replacing("add: [", "add: [{lr: 0.05, seed: 0}, "))
     play.type(f"pulumi preview --stack {NAME}", rc=1, expect=["sweepctl retry"])
-    play.type(f"sweepctl retry --all --from-start --stack {NAME}", told=True, answers=[("to go on:", "yes\r")])
+    play.type(f"sweepctl retry --all --from start --stack {NAME}", told=True, answers=[("to go on:", "yes\r")])
     play.type(f"pulumi up --stack {NAME}", told=True)
-    play.type(f"sweepctl wait --stack {NAME} --for done")
+    play.type(f"sweepctl wait --stack {NAME} done")
 
 
 def friday(play: Play, stack: Stack) -> None:
@@ -148,7 +148,7 @@ def a_month_later(play: Play, stack: Stack) -> None:
     )
     play.edit(clone / "stacks" / stack.config_file.name, replacing("seed: [0, 1, 2, 3]", "seed: [0, 1, 2, 3, 4]"))
     play.type(f"pulumi up --stack {NAME}")
-    play.type(f"sweepctl wait --stack {NAME} --for done")
+    play.type(f"sweepctl wait --stack {NAME} done")
     started = {cell for box in stack.boxes for cell in stack.started(box)}
     assert started == {"lr0.1-seed4", "lr0.03-seed4"}, started
     play.type(f"sweepctl finish --stack {NAME}", told=True, answers=[("to go on:", "yes\r")], expect=["nothing bills"])

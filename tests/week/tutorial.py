@@ -47,7 +47,7 @@ def tutorial(make_stack: Callable[..., Stack]) -> Play:
 
     play.day("Finish it")
     play.say("The refusal named the way out. Wait until the cells are done:")
-    play.type(f"sweepctl wait --stack {NAME} --for done")
+    play.type(f"sweepctl wait --stack {NAME} done")
     play.say(
         """Then one command does the rest and prints each step: it copies every sealed cell here, loads every file,
         shows what would die and what survives, and asks you once."""

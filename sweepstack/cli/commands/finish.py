@@ -27,14 +27,14 @@ from sweepstack.cli.accepted_facts import NoProfile
 from sweepstack.cli.collect import take_snapshot, unrented
 from sweepstack.cli.commands.approve import approve
 from sweepstack.cli.commands.approve.boxes import facts_relied_on
-from sweepstack.cli.commands.approve.options import ApproveOptions
+from sweepstack.cli.commands.approve.options import ApproveOptions, facts_alone
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.volumes import volume_facts_relied_on
 from sweepstack.cli.commands.confirm import gone
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.engine_mend import require_engine
-from sweepstack.cli.options import AcceptFact, AsJson, Expires, Receipt, Sign, Stack
+from sweepstack.cli.options import AsJson, Expires, Sign, Stack
 from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following, keep_for_error
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -57,13 +57,19 @@ from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
 def command(
-    receipt: Receipt = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[sha256:…|fact/NAME]",
+            help="The receipt's whole digest: naming it is your approval. fact/NAME: rely on this old fact of the "
+            "platform's profile, as `sweepctl profile check --old` names it.",
+        ),
+    ] = None,
     box: Annotated[
         str | None,
         typer.Option(metavar="BOX", help="End only this box; the others run on.", autocompletion=completion.boxes),
     ] = None,
     expires: Expires = "72h",
-    accept_fact: AcceptFact = None,
     sign: Sign = False,
     stack: Stack = None,
     json: AsJson = False,
@@ -71,7 +77,7 @@ def command(
     """Pull, verify, approve, `pulumi up` and `pulumi destroy`. Prints each; stops at the first that fails."""
     out = Out(as_json=json)
     boxes = () if box is None else (box,)
-    facts = tuple(dict.fromkeys(accept_fact or ()))
+    facts, receipt = facts_alone(what or ())
     target = Target.find(stack) if box is None else Target.find_sweep(stack)
     who = signer_of(target.root) if sign else None
     options = ApproveOptions(receipt, boxes, expires=parse_expires(expires), accept_facts=facts, signer=who)
@@ -349,7 +355,7 @@ def _refuse_at_work(box_snapshot: BoxSnapshot, stack: str) -> None:
     running = [name for name, progress in box_snapshot.journal.cells.items() if progress.state == "running"]
     if running:
         box = box_snapshot.box.name
-        wait = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {box}"
+        wait = f"sweepctl wait --stack {stack} done && sweepctl finish --stack {stack} --box {box}"
         raise No(
             f"box {box} is at work: {', '.join(running[:5])}",
             [

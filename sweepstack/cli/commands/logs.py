@@ -28,7 +28,7 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.cell_file import CHUNK, LOG, CellFile, attempt_file, find_file, find_pulled, in_memory, over_channel
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.options import AsJson, Evidence, Stack
+from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, aside, following, plain, span
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
@@ -47,12 +47,14 @@ def command(
         str | None,
         typer.Argument(
             metavar="CELL",
-            help="A cell's name; with --setup or --runner a box's.",
+            help="A cell's name; with --of a box's.",
             autocompletion=completion.cells_or_boxes,
         ),
     ] = None,
-    setup: Annotated[bool, typer.Option("--setup", help="The log of a box's set-up step.")] = False,
-    runner: Annotated[bool, typer.Option("--runner", help="The log of a box's runner, or of its last worker.")] = False,
+    of: Annotated[
+        str,
+        typer.Option(metavar="setup|runner", help="The log of a box's set-up step, or of its runner or last worker."),
+    ] = "",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print more as the log grows.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the last.")] = None,
     tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines.")] = None,
@@ -67,16 +69,16 @@ def command(
     """
     if follow and json:
         raise Unsure("--json prints one document, and -f never ends: use one of them")
-    if setup and runner:
-        raise Unsure("--setup and --runner are two logs: use one of them")
-    if attempt and (setup or runner):
+    if of:
+        one_of(of, "setup", "runner", option="--of")
+    if attempt and of:
         raise Unsure("--attempt is for the log of a cell")
     until = parse_duration(timeout) if follow else None
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
-    if setup or runner:
-        return (setup_log if setup else runner_log)(target, name, tail, until, out)
+    if of:
+        return (setup_log if of == "setup" else runner_log)(target, name, tail, until, out)
     if name is None:
-        raise Unsure("whose log? Name a cell, or use --setup or --runner")
+        raise Unsure("whose log? Name a cell, or use --of setup or --of runner")
     return logs(target, name, attempt, tail, until, out)
 
 
@@ -101,7 +103,7 @@ def setup_log(target: Target, box: str | None, tail: int | None, follow: timedel
     sources = open_sources(target)
     snapshot = take_snapshot(sources)
     named = lambda box_snapshot: box_snapshot.setup is not None  # noqa: E731
-    again, where = "sweepctl logs --setup", box_layout.SETUP_LOGS
+    again, where = "sweepctl logs --of setup", box_layout.SETUP_LOGS
     name, box_snapshot = choose_box(sources, snapshot, box, named, "has a set-up step", where, again=again)
     setup = box_snapshot.setup if box_snapshot else None
     if box_snapshot is not None and box_snapshot.reachable and setup is None:
@@ -120,7 +122,7 @@ def runner_log(target: Target, box: str | None, tail: int | None, follow: timede
     at work first."""
     sources = open_sources(target)
     snapshot = take_snapshot(sources)
-    again, where = "sweepctl logs --runner", (box_layout.RUNNER_LOG, box_layout.WORKERS)
+    again, where = "sweepctl logs --of runner", (box_layout.RUNNER_LOG, box_layout.WORKERS)
     name, box_snapshot = choose_box(sources, snapshot, box, lambda _: True, "is there", *where, again=again)
     worker, others = _last_worker(box_snapshot)
     if box_snapshot is None or not box_snapshot.reachable:

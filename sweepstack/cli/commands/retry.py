@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer, own_words
@@ -44,7 +44,7 @@ class Choice:
     def typed(self) -> str:
         """The cells, and how they begin, as they are typed."""
         named = "--all" if self.all else "--failed" if self.failed else " ".join(self.cells)
-        return f"{named} --from-{self.begin}" if self.begin else named
+        return f"{named} --from {self.begin}" if self.begin else named
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,15 @@ def command(
         bool, typer.Option("--failed", help="All cells that failed for good, or left no good copy.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="All cells that ran.")] = False,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Without the checkpoints that are there; they are kept.")
-    ] = False,
-    from_set: Annotated[
-        bool, typer.Option("--from-set", help="From the set of checkpoints before the newest; needs a bucket.")
-    ] = False,
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="start|set",
+            help="Without the checkpoints that are there; or from the set before the newest, which needs a bucket. "
+            "All are kept.",
+        ),
+    ] = "",
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="Why; recorded. Without a terminal it is your consent.")
     ] = "",
@@ -80,10 +83,8 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Run cells again, after the next `pulumi up`. A sealed cell starts from the beginning."""
-    if from_start and from_set:
-        raise Unsure("--from-start begins without checkpoints, --from-set with the set before the newest: say one")
-    begin: Begin = "start" if from_start else "set" if from_set else ""
-    choice = Choice(tuple(cells or ()), failed, all_, own_words("--reason", reason), begin)
+    begins: Begin = one_of(begin, "start", "set", option="--from") if begin else ""
+    choice = Choice(tuple(cells or ()), failed, all_, own_words("--reason", reason), begins)
     target, out = Target.find_sweep(stack), Out(as_json=json)
     sources = open_sources(target)
     store = usable(sources, f"retry {choice.typed}".rstrip())
@@ -92,7 +93,7 @@ def command(
     _may_run_at_all(snapshot)
     records = on_record(store)
     views = _chosen(target, snapshot, choice)
-    if begin == "set":
+    if begins == "set":
         _may_begin_with_a_set(target, snapshot, views, records)
     asked = [_asked(snapshot, view, records.get(view.name), choice) for view in views]
     new = [one for one in asked if not one.waits]
@@ -171,9 +172,9 @@ def _may_begin_with_a_set(
     mounts = target.file.sweep().get("mounts") or {}
     if not any(isinstance(one, dict) and one.get("mode") == "MOUNT_CACHED" for one in mounts.values()):
         raise No(
-            "--from-set: there is no set before. Sets of checkpoints are kept in a bucket (mounts: MOUNT_CACHED), and "
+            "--from set: there is no set before. Sets of checkpoints are kept in a bucket (mounts: MOUNT_CACHED), and "
             "this sweep has none",
-            [f"sweepctl retry --stack {stack} {' '.join(view.name for view in views[:SHOWN])} --from-start"],
+            [f"sweepctl retry --stack {stack} {' '.join(view.name for view in views[:SHOWN])} --from start"],
         )
     for view in views:
         before, up = records.get(view.name), f"pulumi up --stack {stack}"

@@ -20,7 +20,7 @@ from sweepstack.cli.accepted_facts import accepted_in, profiles_of
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.preview import dying
 from sweepstack.cli.engine_mend import require_engine
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.roster_diff import file_roster
@@ -56,8 +56,14 @@ def command(
     request: Annotated[
         bool, typer.Option("--request", help="The change is a pull or merge request: what follows is its merge.")
     ] = False,
-    markdown: Annotated[bool, typer.Option("--md", help="Print Markdown, for a comment on a pull request.")] = False,
-    html: Annotated[bool, typer.Option("--html", help="Print one self-contained HTML page.")] = False,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="markdown|html",
+            help="For a comment on a pull request; one self-contained page.",
+        ),
+    ] = "",
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -74,7 +80,9 @@ def command(
     from sweepstack.cli.output import Out
     from sweepstack.cli.target import Target
 
-    wanted = Wanted(destroy, base, expect, request, markdown, html, tuple(output or ()))
+    if form:
+        one_of(form, "markdown", "html", option="--as")
+    wanted = Wanted(destroy, base, expect, request, form, tuple(output or ()))
     return review(Target.find(stack), wanted, Out(as_json=json))
 
 
@@ -91,8 +99,7 @@ class Wanted:
     base: str = ""
     expect: str = ""
     request: bool = False
-    markdown: bool = False
-    html: bool = False
+    form: str = ""
     files: tuple[Path, ...] = ()
 
 
@@ -100,13 +107,8 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
     """Exit 0: the change may go on; 1: it may not; 2: could not tell. Writes only the files that were asked for."""
     if wanted.expect and not DIGEST.fullmatch(wanted.expect):
         raise Unsure(f"--expect {wanted.expect}: not a whole digest (sha256: and 64 hex digits), as a review prints it")
-    answers = {"--md": wanted.markdown, "--html": wanted.html, "--json": out.as_json}
-    asked = [option for option, is_asked in answers.items() if is_asked]
-    if len(asked) > 1:
-        files = [f"-o FILE.{option.strip('-')}" for option in asked]
-        raise Unsure(
-            f"{' and '.join(asked)} are {len(asked)} answers on one stdout: write all but one with {' or '.join(files)}"
-        )
+    if wanted.form and out.as_json:
+        raise Unsure(f"--as {wanted.form} and --json are 2 answers on one stdout: write one of them with -o FILE")
     for file in wanted.files:
         if file.suffix.lower() not in FORMS:
             raise Unsure(f"-o {file}: its name says in which form it is written: {', '.join(FORMS)}")
@@ -121,9 +123,9 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
     for file in wanted.files:
         _write(file, FORMS[file.suffix.lower()](made))
     out.document(made.as_json())
-    if wanted.markdown:
+    if wanted.form == "markdown":
         sys.stdout.write(markdown(made))
-    elif wanted.html:
+    elif wanted.form == "html":
         sys.stdout.flush()
         sys.stdout.buffer.write(page(made).encode())  # the page says that it is UTF-8, whatever the terminal takes
     else:

@@ -10,8 +10,8 @@ import typer
 
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.events import Events
-from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import YES, No, Out, Unsure, count, span
+from sweepstack.cli.options import AsJson, Stack, one_of
+from sweepstack.cli.output import YES, No, Out, count, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
 from sweepstack.cli.sources import Sources, open_sources
@@ -30,16 +30,14 @@ PATIENCE = 3
 
 
 def command(
-    what: Annotated[str, typer.Option("--for", metavar="done|verified|first-step", help="What to wait for.")] = "done",
+    what: Annotated[str, typer.Argument(metavar="[done|verified|first-step]", help="What to wait for.")] = "done",
     timeout: Annotated[str, typer.Option(metavar="12h", help="When to stop waiting.")] = "24h",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Wait until cells are done, or verified, or one made a step. Exit 0 only for yes."""
-    for one in get_args(What):
-        if what == one:
-            return wait(Target.find_sweep(stack), one, parse_duration(timeout), Out(as_json=json))
-    raise Unsure(f'--for "{what}": it is done, verified or first-step')
+    wanted: What = one_of(what, *get_args(What))
+    return wait(Target.find_sweep(stack), wanted, parse_duration(timeout), Out(as_json=json))
 
 
 def wait(target: Target, what: What, timeout: timedelta, out: Out) -> int:
@@ -69,7 +67,7 @@ def _wait(sources: Sources, what: What, deadline: float, timeout: timedelta, out
                 raise No("\n".join([hopeless, *own_stops(view)]), list(view.next))
             if time.monotonic() + POLL_SECONDS > deadline:
                 left = ", ".join(f"{number} {state}" for state, number in view.counts().items())
-                again = f"sweepctl wait --stack {target.stack} --for {what}"
+                again = f"sweepctl wait --stack {target.stack} {what}"
                 late = f"not {what} within {span(timeout.total_seconds())}: {left or 'no cells'}"
                 raise No("\n".join([late, *own_stops(view)]), [again])
             time.sleep(POLL_SECONDS)
@@ -148,7 +146,7 @@ def _answer(target: Target, what: What, view: SweepView, out: Out) -> int:
         out.line(line, style="bold red")
     following = list(view.next)
     if what == "first-step":
-        following = [f"sweepctl wait --stack {target.stack} --for done"]
+        following = [f"sweepctl wait --stack {target.stack} done"]
     elif what == "done" and not view.settled:
         following = [f"sweepctl finish --stack {target.stack}"]
     out.next(following)

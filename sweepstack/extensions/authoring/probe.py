@@ -26,8 +26,6 @@ SECONDS = 180.0
 
 def probe(target: Target, box: str, before_stop: bool, after_stop: bool, patch: Path | None, out: Out) -> int:
     """Asks a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact."""
-    if before_stop and after_stop:
-        raise Unsure("--before-stop and --after-stop are two visits, with a stop in between")
     entry = find_box(target, box)
     profile = _profile(entry)
     if profile.by_hand is not None:
@@ -69,7 +67,7 @@ def probe(target: Target, box: str, before_stop: bool, after_stop: bool, patch: 
         out.line(one.line(), style="red" if one.verdict == "contradicted" else None)
     out.line(f"{count(len(answers), 'answer')}; {len(wrong)} contradict profiles/{profile.platform}.md")
     if not (before_stop or after_stop):
-        out.line(f"not asked: what survives a stop. That needs one, and {_cost(profile)}: --before-stop begins it")
+        out.line(f"not asked: what survives a stop. That needs one, and {_cost(profile)}: --stop before begins it")
     out.line(f"stamps        {', '.join(stamped(answers)) or 'none to propose'}")
     if why_not:
         out.line(f"no patch      {why_not}")
@@ -106,11 +104,11 @@ def _after(profile: Profile, seen: Mapping[str, Any], *, volume: bool) -> list[A
     left = [found for found in tiers.values() if found.get("marked")]
     if not left:
         raise No(
-            "no tier has a file of `profile explain --box BOX --before-stop`: it was never left there, or nothing "
+            "no tier has a file of `profile explain --box BOX --stop before`: it was never left there, or nothing "
             "at all survived, and one can't be told from the other"
         )
     if any(found.get("since") == seen.get("boot") for found in left):
-        raise No("the box was not stopped since --before-stop: it runs since the same start. The files stay there")
+        raise No("the box was not stopped since --stop before: it runs since the same start. The files stay there")
     return box_answers.judge_stop(profile.layout(volume=volume), seen)
 
 
@@ -142,7 +140,7 @@ def _next(
         return [
             f"pulumi up --stack {target.stack}    (after {want}: stopped; {_cost(profile)})",
             f"pulumi up --stack {target.stack}    (after {want}: running)",
-            f"sweepctl profile explain --box {entry.name} --stack {target.stack} --after-stop",
+            f"sweepctl profile explain --box {entry.name} --stack {target.stack} --stop after",
         ]
     if patch is not None:
         return [f"git apply {patch}", ".venv/bin/python docs/generate.py"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core import this_host
@@ -31,20 +31,35 @@ ASKED = {
     "symptom": "What did you see (not why)? ",
     "cause": "By which mechanism does it come about? ",
     "fix": "What has to change, so that it does not come back? ",
-    "reproduction": "Which command shows it, between backticks? (a log: --log FILE) ",
+    "reproduction": "Which command shows it, between backticks? (a log: --with log=FILE) ",
     "platform": f"On which platform? ({UNIVERSAL}: on any) ",
 }
+KEYS = ("symptom", "cause", "fix", "reproduction", "log", "unlike", "replaces")
 LOG_LINES = 20
 
 
-def propose(
-    given: dict[str, str | None], log: Path | None, unlike: Sequence[str], replaces: str, output: Path, out: Out
-) -> int:
-    """Writes it as a patch. `given`: what was said, by the names in `ASKED`; the rest is asked for. Raises No where it
+def keyed(given: Sequence[str]) -> dict[str, list[str]]:
+    """The texts of `--with KEY=TEXT` by their keys. Raises Unsure for another key, and for one that is given twice."""
+    found: dict[str, list[str]] = {}
+    for word in given:
+        key, equals, text = word.partition("=")
+        if not equals or key not in KEYS:
+            near = did_you_mean(key, KEYS) if key not in KEYS else ""
+            raise Unsure(f'--with "{word}" is not KEY=TEXT: the keys are {", ".join(KEYS)}{near}')
+        if key in found and key != "unlike":
+            raise Unsure(f"--with {key} is given twice")
+        found.setdefault(key, []).append(text)
+    return found
+
+
+def propose(platform: str | None, given: Mapping[str, Sequence[str]], output: Path, out: Out) -> int:
+    """Writes it as a patch. `given`: the texts by `KEYS`; what of `ASKED` is not there is asked for. Raises No where it
     is below the bar, or known already."""
+    said = {name: texts[0] for name, texts in given.items()} | ({"platform": platform} if platform else {})
+    unlike, replaces, log = given.get("unlike", ()), said.get("replaces", ""), said.get("log")
     if log is not None:
-        given = {**given, "reproduction": _last_lines(log)}
-    words = {name: text if text is not None else _asked(name) for name, text in given.items()}
+        said["reproduction"] = _last_lines(Path(log))
+    words = {name: said[name] if name in said else _asked(name) for name in ASKED}
     whose, names = words.pop("platform").strip(), [*platforms(), UNIVERSAL]
     if whose not in names:
         raise No(f"there is no platform {whose!r}{did_you_mean(whose, names)}; there are: {', '.join(names)}")
@@ -64,7 +79,7 @@ def propose(
         raise No(
             f"{first.id} ({first.platform}) says much the same, so nothing was written: {first.text}",
             [
-                f"sweepctl profile new --gotcha … --unlike {first.id}    (if it is another one)",
+                f"sweepctl profile new --gotcha … --with unlike={first.id}    (if it is another one)",
                 "sweepctl profile explain --gotchas",
             ],
         )
@@ -91,8 +106,9 @@ def propose(
 def _asked(name: str) -> str:
     """What is typed for it; raises No where there is no terminal."""
     if not sys.stdin.isatty():
-        missing = " or --log FILE" if name == "reproduction" else ""
-        raise No(f"--{name}{missing} is missing, and there is no terminal to ask at")
+        more = " or --with log=FILE" if name == "reproduction" else ""
+        missing = "the platform" if name == "platform" else f"--with {name}=TEXT{more}"
+        raise No(f"{missing} is missing, and there is no terminal to ask at")
     return answer(ASKED[name])
 
 

@@ -190,7 +190,7 @@ class Sets:
         self.store, self.folder = store, folder
         self.owner = re.sub(r"[^A-Za-z0-9._-]", "_", owner)
         self.plain = f"{where}/{ROOT}/{cell}/{folder.name}"
-        self.place, self.anew = f"{self.plain}.sets", f"Next: sweepctl retry {cell} --from-start"
+        self.place, self.anew = f"{self.plain}.sets", f"Next: sweepctl retry {cell} --from start"
         self.partial, self.sending = (folder.with_name(f"{folder.name}.{end}") for end in ("partial", "sending"))
         self.local = Local(folder)
         self.look: Look | None = None

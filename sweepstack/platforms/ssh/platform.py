@@ -315,7 +315,7 @@ def _ways_out(new: HostAddress, former: HostAddress) -> str:
     return (
         f"A box does not move to another machine: write host: {former} back, and end the box there, or give the new "
         f"machine a box of its own under a new name. If it is the same machine with a new key: compare it there, then "
-        f"`sweepctl confirm host BOX --host {new} --saw SHA256:…`"
+        f"`sweepctl confirm host BOX {new} --saw SHA256:…`"
     )
 
 

@@ -595,7 +595,7 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
         "To move instead:",
         f"  1. undo the change, and add below boxes:   {name}: {wanted}",
         f"  2. pulumi up --stack {stack}    (of {count} not started, {name}'s share moves; what started stays)",
-        f"  3. sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack} --box {old.name}",
+        f"  3. sweepctl wait --stack {stack} done && sweepctl finish --stack {stack} --box {old.name}",
         f"  costs     {_cost(judgement, staying)}",
         "  again     nothing that is sealed is trained or copied again; code and set-up are shipped to the new box",
     ]

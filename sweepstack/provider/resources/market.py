@@ -116,7 +116,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
     if placed is not None and chosen is None:
         op.warn(
             f"box {name}: the offer {placed.offer} that was placed is not to be had now; what is: "
-            f"{_words(found[:3])}. Next: sweepctl place --next --stack {op.stack}"
+            f"{_words(found[:3])}. Next: sweepctl place next --stack {op.stack}"
         )
         return []
     offer = chosen or _for_box(adapter, found, name)
@@ -137,7 +137,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
     until, short = _contract(inputs, offer)
     op.info(f"box {name}: {describe(offer)}{_ends(offer)}{f'; {until}' if until and not short else ''}")
     if short:
-        op.warn(f"box {name}: {until}. Next: sweepctl place --next --stack {op.stack}")
+        op.warn(f"box {name}: {until}. Next: sweepctl place next --stack {op.stack}")
     if placed is None and inputs.get("dry_run"):
         _remember(op, name, constraints, offer)
     before_renting.foresee(op, inputs, offer.price_per_hour, evidence)
@@ -203,7 +203,7 @@ def not_to_be_had(op: Operation, platform: Platform, inputs: BoxInputs, error: N
     elif dearer:  # it lists offers that it does not rent: a preview would show them again
         first = "" if inputs.placed is not None else f"sweepctl place --stack {op.stack} && "
         up = f"pulumi up --stack {op.stack}    ({inputs.adapter} lists what it refused)"
-        again = f"{first}sweepctl place --next --stack {op.stack} && {up}"
+        again = f"{first}sweepctl place next --stack {op.stack} && {up}"
     return f"box {inputs.name} was not rented{limit}: {error}{instead}\n  next   {again}"
 
 

@@ -238,7 +238,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             end = f"Next, where it can't be fixed: pulumi destroy --stack {op.stack}    (says how each box is given up)"
             next_command = f"Next: fix it, then pulumi up --stack {op.stack}\n{end}"
             if isinstance(error, WaitEnded):  # no cell has failed
-                next_command = f"Next: sweepctl wait --stack {op.stack} --for done"
+                next_command = f"Next: sweepctl wait --stack {op.stack} done"
             raise StillCreating(f"{state.box}/queue", outputs, [f"{error}\n{next_command}"]) from error
         if done.by_hand:
             op.info(f"queue of {state.box_name}, {done.by_hand}\nNext: sweepctl status --stack {op.stack}")

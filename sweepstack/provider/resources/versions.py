@@ -190,7 +190,7 @@ def refusal(
         Failure(
             "job",
             f"{_described(standing, new, others)} ({example} …).{files(code)} A sweep does not mix code by mistake; "
-            f"nothing was started. Next, one of: sweepctl retry --stack {stack} --all --from-start (all cells run "
+            f"nothing was started. Next, one of: sweepctl retry --stack {stack} --all --from start (all cells run "
             "again with the new code, from step 0); "
             f'cells.add: [{{…, code: "{short(code)}"}}] (a new cell runs the old code); job.mixing: allow (mix them)',
         )
@@ -263,7 +263,7 @@ def _of_failed(standing: CodeVersions, new: QueueInputs) -> list[str]:
     words += [f"failed, and go{'es' if len(going) == 1 else ''} on with new code: {named(going)}"] if going else []
     words += others[:NAMED]
     words += [f"{len(others) - NAMED} more that failed keep theirs, too"] if len(others) > NAMED else []
-    ways = "`sweepctl retry CELL --from-start` takes the new one, from step 0; `job.resume: across-code` goes on in it"
+    ways = "`sweepctl retry CELL --from start` takes the new one, from step 0; `job.resume: across-code` goes on in it"
     return words + ([ways] if others else [])
 
 

@@ -25,8 +25,9 @@ GOOD = {
 
 def propose(world: World, *more: str, types: str | None = None, **changed: str | None) -> Result:
     given = {name: text for name, text in (GOOD | changed).items() if text is not None}
-    options = [word for name, text in given.items() for word in (f"--{name}", text)]
-    return world.run("profile", "new", "--gotcha", *options, *more, stack=None, types=types, fresh=False)
+    platform = given.pop("platform")
+    options = [word for name, text in given.items() for word in ("--with", f"{name}={text}")]
+    return world.run("profile", "new", platform, "--gotcha", *options, *more, stack=None, types=types, fresh=False)
 
 
 def applied(patch: Path, folder: Path) -> Path:
@@ -89,7 +90,7 @@ def test_what_is_known_is_named_by_its_id(world: World) -> None:
     done = propose(world, **again)
     assert done.code == 1
     assert "AD5 (autodl) says much the same" in " ".join(done.err.split())
-    other = propose(world, "--unlike", "AD5", **again)
+    other = propose(world, "--with", "unlike=AD5", **again)
     assert "AD5" not in other.err
 
 
@@ -131,7 +132,7 @@ def test_no_secret_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_end_of_a_log_shows_it_without_names(world: World) -> None:
     log = world.root / "cell.log"
     log.write_text("begin\n" * 30 + f"{STACK}: no card\nread /home/ada/x\n")
-    done = propose(world, "--log", str(log), reproduction=None)
+    done = propose(world, "--with", f"log={log}", reproduction=None)
     assert done.code == 0, done
     written = (world.root / "gotcha.patch").read_text()
     assert "# …: no card\n# read …/x\n" in written
@@ -139,27 +140,40 @@ def test_the_end_of_a_log_shows_it_without_names(world: World) -> None:
 
 
 def test_it_takes_the_place_of_another_where_a_profile_is_full(world: World, tmp_path: Path) -> None:
-    done = propose(world, "--replaces", "RP2", platform="runpod")
+    done = propose(world, "--with", "replaces=RP2", platform="runpod")
     assert done.code == 0, done
     there = applied(world.root / "gotcha.patch", tmp_path / "there")
     ids = [gotcha.id for gotcha in load_profile("runpod", there / "profiles").gotchas]
     assert "RP16" in ids
     assert "RP2" not in ids
-    assert "has no gotcha RP99" in propose(world, "--replaces", "RP99", platform="runpod").err
+    assert "has no gotcha RP99" in propose(world, "--with", "replaces=RP99", platform="runpod").err
 
 
 def test_what_is_not_given_is_asked_for(world: World) -> None:
     assert "What has to change" in propose(world, types="unset CUDA_VISIBLE_DEVICES in job.setup", fix=None).err
     assert (world.root / "gotcha.patch").exists()
     piped = propose(world, fix=None)
-    assert (piped.code, "--fix is missing" in piped.err) == (1, True)
+    assert (piped.code, "--with fix=TEXT is missing" in piped.err) == (1, True)
     assert 'did you mean "autodl"' in propose(world, platform="autodel").err
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("symptm=x", 'did you mean "symptom"'),
+        ("symptom", "is not KEY=TEXT"),
+        ("fix=another", "--with fix is given twice"),
+    ],
+)
+def test_a_key_is_one_of_those_there_are_and_given_once(world: World, word: str, said: str) -> None:
+    refused = propose(world, "--with", word)
+    assert refused.code == 2
+    assert said in " ".join(refused.err.split())
+    assert not (world.root / "gotcha.patch").exists()
+
+
 def test_list_shows_them_by_platform(world: World) -> None:
-    shown = world.run(
-        "profile", "explain", "--gotchas", "--platform", "autodl", "--json", stack=None, fresh=False
-    ).json["gotchas"]
+    shown = world.run("profile", "explain", "--gotchas", "autodl", "--json", stack=None, fresh=False).json["gotchas"]
     assert {"AD1", "AD-DANGER", "AD7"} <= {one["id"] for one in shown}
     assert {one["platform"] for one in shown} == {"autodl"}
     everything = world.run("profile", "explain", "--gotchas", "--json", stack=None, fresh=False).json["gotchas"]

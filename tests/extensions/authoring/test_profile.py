@@ -95,21 +95,21 @@ def test_a_box_that_only_a_person_reaches_is_not_asked_here(
 def test_what_a_stop_left_is_looked_for_only_after_one(world: World, quiet: None) -> None:
     world.full()
     root = next(box.root for box in world.boxes if box.name == "box-0")
-    early = world.run("profile", "explain", "--box", "box-0", "--after-stop")
+    early = world.run("profile", "explain", "--box", "box-0", "--stop", "after")
     assert (early.code, "it was never left there" in " ".join(early.err.split())) == (1, True)
-    begun = world.run("profile", "explain", "--box", "box-0", "--before-stop")
-    assert "--after-stop" in begun.out
+    begun = world.run("profile", "explain", "--box", "box-0", "--stop", "before")
+    assert "--stop after" in begun.out
     marks = {place: root / place / f"{box_answers.MARK}-box-0" for place in ("scratch", "data", "mnt/durable")}
     assert all(mark.is_file() for mark in marks.values())
     world.run("profile", "explain", "--box", "box-0")
     assert all(mark.is_file() for mark in marks.values()), "a visit between the two takes none away"
     assert not [path for mark in marks.values() for path in mark.parent.glob("*.try")]
-    never = world.run("profile", "explain", "--box", "box-0", "--after-stop")
+    never = world.run("profile", "explain", "--box", "box-0", "--stop", "after")
     assert (never.code, "was not stopped since" in " ".join(never.err.split())) == (1, True)
     for mark in marks.values():  # as of another start; the stop wiped scratch
         mark.write_text(mark.read_text().partition("\n")[0] + "\nan earlier start")
     marks["scratch"].unlink()
-    seen = world.run("profile", "explain", "--box", "box-0", "--after-stop", "--json").json["answers"]
+    seen = world.run("profile", "explain", "--box", "box-0", "--stop", "after", "--json").json["answers"]
     told = {one["profile"]: one for one in seen}
     assert told["scratch does not survive a stop"]["box"].startswith("its mark is gone after a stop")
     assert told["data survives a stop"]["verdict"] == "agrees"

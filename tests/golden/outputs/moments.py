@@ -176,7 +176,7 @@ results --json
 verify
 verify --json
 results
-wait --for verified
+wait verified
 approve RECEIPT --box box-1
 """,
     "stopped": """
@@ -190,7 +190,7 @@ doctor box-0
 - audit
 results
 results --over none
-show --export
+show -o -
 show seed1
 verify
 verify --json
@@ -217,26 +217,25 @@ results --as html --json -o -
 - results --evidence /nonexistent
 - results --evidence ../evidence
 logs
-logs --setup --runner
-logs --setup --attempt 1
+logs --of runer
+logs --of setup --attempt 1
 logs seed0 -f --json
 show nosuch --json
-show --export
-show --export --json
+show -o -
+show -o - --json
 show --sign
 show NONE
 doctor nosuch
 doctor box-0 --end 1
 ledger --against-bill --json
-wait --for nonsense
-wait --for verified --timeout 0.1s
+wait nonsense
+wait verified --timeout 0.1s
 - audit
 - audit --json
 review
 review --base nosuch
-review --md --json
-review --md --html
-review --html --json
+review --as markdown --json
+review --as md
 place --show --wait 6h
 place --wait soon
 ssh nosuch --json
@@ -250,8 +249,8 @@ retry seed22 --json
 retry seed1 --reason again --json
 retry seed1 --reason …
 retry seed3 --json
-retry seed2 --from-set
-retry seed2 --from-set --from-start
+retry seed2 --from set
+retry seed2 --from sets
 drop nosuch --reason x --json
 drop seed2 --reason …
 drop seed2 --reason ' '
@@ -279,6 +278,7 @@ approve --expires soon
 give-up --expires 90h RECEIPT cell/seed2 --reason diverged
 approve RECEIPT --expires 3650d
 finish --expires 3650d
+finish cell/seed2
 cosign
 approve --sign
 finish --box box-1
@@ -296,8 +296,9 @@ confirm gon box-0 --saw x
 policy approve --json
 policy approve NONE
 policy nonsense
-place --clear
-place --next
+place clear
+place next
+place nxt
 pull --to=
 pull --to s3://
 pull --verify --to s3://bucket/t

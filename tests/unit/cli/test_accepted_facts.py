@@ -158,10 +158,11 @@ def test_finish_asks_before_it_pulls_and_remembers(old: World) -> None:
     old.full()
     refused = old.run("finish")
     assert refused.code == 1, refused
-    assert f"sweepctl finish --stack {STACK} --accept-fact local.tiers --accept-fact local.verbs" in refused.err
+    assert f"sweepctl finish --stack {STACK} fact/local.tiers fact/local.verbs" in refused.err
     assert "sweepctl pull" not in refused.out, "nothing was pulled"
-    old.run("finish", "--accept-fact", "local.tiers", "--accept-fact", "local.verbs")
+    old.run("finish", "fact/local.tiers", "fact/local.verbs")
     assert sorted(old.file.accepted_facts()) == ["local.tiers", "local.verbs"]
+    assert old.run("finish", "cell/lr0.1").code == 2, "give-up approves that"
     assert "is of 2026-11" not in old.run("finish").err, "the next one needs no option"
 
 

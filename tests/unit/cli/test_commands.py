@@ -59,7 +59,7 @@ def test_wait_goes_on_until_it_is_true(world: World) -> None:
     begin = time.monotonic()
     timer = threading.Timer(0.5, lambda: box.seal("lr0.9"))
     timer.start()
-    assert world.run("wait", "--for", "done", "--timeout", "120s").code == 0
+    assert world.run("wait", "done", "--timeout", "120s").code == 0
     assert time.monotonic() - begin >= 0.4
     timer.join()
 
@@ -82,11 +82,11 @@ def test_wait_for_first_step(world: World) -> None:
     box.launch("lr0.1")
     box.start("lr0.1")
     box.alive()
-    early = world.run("wait", "--for", "first-step", "--timeout", "0.3s")
+    early = world.run("wait", "first-step", "--timeout", "0.3s")
     assert early.code == 1
     assert "not first-step within 0 s: 1 running, 2 pending" in early.err
     (box.root / "data/sweep/cells/lr0.1/1/log.txt").write_text("step 1\n")
-    assert world.run("wait", "--for", "first-step", "--timeout", "5s").code == 0
+    assert world.run("wait", "first-step", "--timeout", "5s").code == 0
 
 
 # logs

@@ -38,7 +38,7 @@ def test_stacks_cells_and_boxes(world: World) -> None:
     world.add("box-1")
     assert complete(world, "status", "--stack", "sw") == [STACK]
     assert complete(world, "logs", "--stack", STACK, "lr0") == ["lr0.1", "lr0.3", "lr0.9"]
-    assert complete(world, "logs", "--stack", STACK, "--setup", "b") == ["box-0", "box-1"]
+    assert complete(world, "logs", "--stack", STACK, "--of", "setup", "b") == ["box-0", "box-1"]
     assert complete(world, "give-up", "--stack", STACK, "cell/lr0.9") == ["cell/lr0.9"]
     assert complete(world, "give-up", "--stack", STACK, "data/b") == ["data/box-0", "data/box-1"]
     assert complete(world, "give-up", "--stack", STACK, "un") == ["unclaimed/"]

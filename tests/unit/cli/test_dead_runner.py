@@ -26,7 +26,7 @@ def dead(world: World) -> Box:
 
 def test_wait_ends_soon_though_another_box_works_on(world: World, dead: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.05)
-    result = world.run("wait", "--for", "done", "--timeout", "60s")
+    result = world.run("wait", "done", "--timeout", "60s")
     assert result.code == 1
     assert "box box-1: its runner is not alive, and 2 cells did not finish" in result.err
     assert f"next   pulumi up --stack {STACK}" in result.err
@@ -50,7 +50,7 @@ def test_a_finished_sweep_leads_to_its_results(world: World, monkeypatch: pytest
     world.boxes.clear()
     results = [f"sweepctl results --stack {STACK}"]
     assert world.run("status", "--json").json["next"] == results
-    for command in (("wait", "--for", "verified", "--timeout", "1s"), ("tend", "--once"), ("results",)):
+    for command in (("wait", "verified", "--timeout", "1s"), ("tend", "--once"), ("results",)):
         result = world.run(*command)
         assert "pulumi up" not in result.out + result.err, result
 

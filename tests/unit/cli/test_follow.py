@@ -241,32 +241,32 @@ def test_setup_log(world: World) -> None:
     box, other = world.add(), world.add("box-1")
     box.launch("lr0.1")
     other.launch("lr0.3")
-    result = world.run("logs", "--setup")
+    result = world.run("logs", "--of", "setup")
     assert result.code == 2
     assert "no box has a set-up step" in result.err
     path = prepare(box)
-    assert world.run("logs", "--setup").out == "Collecting x\n"
-    found = world.run("logs", "--setup", "box-0", "--json").json
+    assert world.run("logs", "--of", "setup").out == "Collecting x\n"
+    found = world.run("logs", "--of", "setup", "box-0", "--json").json
     assert (found["box"], found["state"], found["text"]) == ("box-0", "running", "Collecting x\n")
-    assert 'did you mean "box-0"' in world.run("logs", "--setup", "box0").err
+    assert 'did you mean "box-0"' in world.run("logs", "--of", "setup", "box0").err
 
     def failed() -> None:
         append(path, "ERROR\n")
         box.log("setup-failed", setup=SETUP, code="c", stage="commands", reason="exit code 1")
 
     with meanwhile(world, ("Collecting x\n", failed)) as said:
-        result = world.run("logs", "--setup", "box-0", "-f")
+        result = world.run("logs", "--of", "setup", "box-0", "-f")
     assert (result.code, result.out) == (1, "Collecting x\nERROR\n")
     assert "exit code 1" in said[-1]
 
 
 def test_runner_log(world: World, box: Box) -> None:
     (box.root / box_layout.RUNNER_LOG).write_text("begins\n")
-    assert world.run("logs", "--runner", "box-0").out == "begins\n"
-    result = world.run("logs", "--runner", "--follow", "--timeout", "0.3s")
+    assert world.run("logs", "--of", "runner", "box-0").out == "begins\n"
+    result = world.run("logs", "--of", "runner", "--follow", "--timeout", "0.3s")
     assert (result.code, result.out) == (1, "begins\n")
     box.vanish()
-    result = world.run("logs", "--runner", "box-0")
+    result = world.run("logs", "--of", "runner", "box-0")
     assert result.code == 2
     assert "box box-0 is gone, and `sweepctl pull` had copied no such log" in result.err
 
@@ -278,9 +278,9 @@ def test_log_of_the_worker_that_began_last_and_is_at_work(world: World, box: Box
         (folder / "runner.log").write_text(f"{name} begins\n")
         box.log("runner-started", worker=name, pid=1)
     box.log("runner-stopped", worker="7_2.0", why="nothing to take")
-    result = world.run("logs", "--runner", "box-0")
+    result = world.run("logs", "--of", "runner", "box-0")
     assert (result.out, "worker 7_1.0 of box box-0 (and 2 others)" in result.err) == ("7_1.0 begins\n", True)
-    assert world.run("logs", "--runner", "-f", "--timeout", "0.3s").out == "7_1.0 begins\n"
+    assert world.run("logs", "--of", "runner", "-f", "--timeout", "0.3s").out == "7_1.0 begins\n"
 
 
 def pulled(world: World, box: Box) -> None:
@@ -294,22 +294,22 @@ def pulled(world: World, box: Box) -> None:
 def test_the_logs_of_a_box_outlive_it(world: World, box: Box) -> None:
     pulled(world, box)
     box.vanish()
-    result = world.run("logs", "--runner", "box-0")
+    result = world.run("logs", "--of", "runner", "box-0")
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "runner of box box-0, from the copy of 20" in result.err
     assert "UTC (box box-0 is gone)" in result.err
-    found = world.run("logs", "--setup", "--json").json
+    found = world.run("logs", "--of", "setup", "--json").json
     assert (found["box"], found["state"], found["text"]) == ("box-0", "failed", "Collecting x\n")
     assert found["source"].startswith("the copy of 20")
     assert found["copied_at"].endswith("+00:00")
-    assert world.run("logs", "--runner", "box-0", "-f").out == "begins\nends\n"
+    assert world.run("logs", "--of", "runner", "box-0", "-f").out == "begins\nends\n"
     world.save(world.empty())
-    result = world.run("logs", "--runner", "box-0", fresh=False)
+    result = world.run("logs", "--of", "runner", "box-0", fresh=False)
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "box box-0 is not in the state any more" in result.err
-    assert world.run("logs", "--setup", "--tail", "1", fresh=False).out == "Collecting x\n"
-    unknown = " ".join(world.run("logs", "--runner", "box0", fresh=False).err.split())
-    assert '(there: box-0); did you mean "box-0"? next sweepctl logs --runner box-0 --stack sweep-t' in unknown
+    assert world.run("logs", "--of", "setup", "--tail", "1", fresh=False).out == "Collecting x\n"
+    unknown = " ".join(world.run("logs", "--of", "runner", "box0", fresh=False).err.split())
+    assert '(there: box-0); did you mean "box-0"? next sweepctl logs --of runner box-0 --stack sweep-t' in unknown
 
 
 def test_the_logs_of_several_workers_outlive_their_box(world: World, box: Box) -> None:
@@ -323,13 +323,13 @@ def test_the_logs_of_several_workers_outlive_their_box(world: World, box: Box) -
     world.run("pull")
     journal = (box.root / box_layout.JOURNAL).read_bytes()
     (box.root / box_layout.JOURNAL).write_bytes(b"nonsense\n")
-    results = [world.run("logs", "--runner", "box-0")]
+    results = [world.run("logs", "--of", "runner", "box-0")]
     (box.root / box_layout.JOURNAL).write_bytes(journal)
     box.vanish()
-    results.append(world.run("logs", "--runner", "box-0"))
+    results.append(world.run("logs", "--of", "runner", "box-0"))
     world.save(world.empty())
-    results.append(world.run("logs", "--runner", "box-0", fresh=False))
-    results.append(world.run("logs", "--runner", fresh=False))
+    results.append(world.run("logs", "--of", "runner", "box-0", fresh=False))
+    results.append(world.run("logs", "--of", "runner", fresh=False))
     assert [(one.code, one.out) for one in results] == 4 * [(0, "7_2.0 begins\n")]
     assert all("worker 7_2.0 of box box-0 (and 2 others), from the copy of 20" in one.err for one in results)
 
@@ -337,7 +337,7 @@ def test_the_logs_of_several_workers_outlive_their_box(world: World, box: Box) -
 def test_the_copy_is_shown_where_the_box_does_not_answer(world: World, box: Box) -> None:
     pulled(world, box)
     (box.root / box_layout.JOURNAL).write_bytes(b"nonsense\n")
-    result = world.run("logs", "--runner", "box-0")
+    result = world.run("logs", "--of", "runner", "box-0")
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "from the copy of 20" in result.err
 
@@ -345,7 +345,7 @@ def test_the_copy_is_shown_where_the_box_does_not_answer(world: World, box: Box)
 def test_a_box_that_goes_while_its_log_is_followed(world: World, box: Box) -> None:
     pulled(world, box)
     with meanwhile(world, ("begins\n", box.vanish)) as said:
-        result = world.run("logs", "--runner", "-f")
+        result = world.run("logs", "--of", "runner", "-f")
     assert (result.code, result.out) == (0, "begins\nends\n")
     assert "the box is gone" in "".join(said)
 

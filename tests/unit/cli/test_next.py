@@ -161,14 +161,14 @@ STATES = {
     "no resources": Row(bare_stack, 0, UP, "running", "nothing"),
     "half an up": Row(half_an_up, 1, UP, "running"),
     "running": Row(
-        running, 4, f"sweepctl wait --stack {STACK} --for done && {FINISH}", "", proof=("box-0 is watched", "proved")
+        running, 4, f"sweepctl wait --stack {STACK} done && {FINISH}", "", proof=("box-0 is watched", "proved")
     ),
     "first failed": Row(
         first_failed,
         4,
         f"sweepctl logs --stack {STACK} lr0.3",
         "",
-        then=f"sweepctl wait --stack {STACK} --for done && {FINISH}",
+        then=f"sweepctl wait --stack {STACK} done && {FINISH}",
         proof=("box-0 is watched", "proved"),
     ),
     "hung": Row(
@@ -195,7 +195,7 @@ STATES = {
         4,
         f"sweepctl logs --stack {STACK} lr0.9",
         "running",
-        then=f"sweepctl retry --stack {STACK} lr0.9 --from-start && {UP}",
+        then=f"sweepctl retry --stack {STACK} lr0.9 --from start && {UP}",
     ),
     "sealed": Row(sealed, 5, FINISH, "", proof=("3 of 3 cells have ended well", "proved")),
     "pulled": Row(pulled, 5, FINISH, "", proof=("0 of 3 cells are verified or waived", "open")),
@@ -273,7 +273,7 @@ def test_wrong_files_lead_to_the_stack_file_and_hold_the_cells_that_have_not_beg
     ]
     many = [f"c{number}" for number in range(50)]
     assert out_of_files(STACK, many)[-1].count("cell/") == 50, "with fewer the box stays locked"
-    asked = world.run("wait", "--for", "done", "--json")
+    asked = world.run("wait", "done", "--json")
     assert asked.code == 1
     assert "2 cells wait that have not begun" in asked.out + asked.err
 

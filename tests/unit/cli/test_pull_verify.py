@@ -176,7 +176,7 @@ def test_verify_does_not_advise_to_train_again_what_this_reader_can_t_tell(
         "lr0.9": "verified",
     }
     assert "LOCKED" in world.run("status", fresh=False).out
-    assert world.run("wait", "--for", "done", "--timeout", "1s", fresh=False).code == 0
+    assert world.run("wait", "done", "--timeout", "1s", fresh=False).code == 0
     assert "no cell failed" in world.run("retry", "--failed", fresh=False).err
 
 
@@ -201,7 +201,7 @@ def test_a_suspect_cell_locks_its_box_until_a_person_decides(world: World) -> No
     assert again == f"sweepctl retry --stack {STACK} lr0.1 && pulumi up --stack {STACK}    (trains it again)"
     seen = by_name(world.run("status", "--json").json["cells"])["lr0.1"]
     assert (seen["state"], seen["note"]) == ("suspect", "; ".join(reasons))
-    assert world.run("wait", "--for", "done", "--timeout", "1s").code == 0, "it ran to its end"
+    assert world.run("wait", "done", "--timeout", "1s").code == 0, "it ran to its end"
     refused = world.run("approve", result.json["receipt"])
     assert refused.code == 1
     assert "lr0.1 is suspect in the receipt" in refused.err

@@ -54,7 +54,7 @@ def parsed(payload: bytes) -> Statement:
 
 
 def exported(world: World, *options: str) -> dict[str, Any]:
-    found = world.run("show", "--export", *options)
+    found = world.run("show", "-o", "-", *options)
     assert found.code == 0, found.err
     document: dict[str, Any] = json.loads(found.out)
     return document
@@ -63,7 +63,7 @@ def exported(world: World, *options: str) -> dict[str, Any]:
 def test_another_tool_verifies_the_envelope_and_reads_the_statement(world: World, tmp_path: Path, key: Path) -> None:
     *_, digest = world.verified()
     file = tmp_path / "receipt.json"
-    found = world.run("show", "--export", "-o", str(file), "--sign", f"{SIGNING_KEY}={key}", "--json")
+    found = world.run("show", "-o", str(file), "--sign", f"{SIGNING_KEY}={key}", "--json")
     assert found.code == 0, found.err
     assert found.json["signed_by"] == shown_fingerprint(key)
 
@@ -137,7 +137,7 @@ def test_without_a_good_key_nothing_is_exported(world: World, tmp_path: Path) ->
         (tmp_path / "not-there", "can't be read"),
         (locked, "no terminal to ask at"),
     ):
-        found = world.run("show", "--export", "-o", str(tmp_path / "out.json"), "--sign", f"{SIGNING_KEY}={file}")
+        found = world.run("show", "-o", str(tmp_path / "out.json"), "--sign", f"{SIGNING_KEY}={file}")
         assert found.code == 1
         assert words in found.err
     assert not (tmp_path / "out.json").exists()

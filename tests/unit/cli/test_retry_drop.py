@@ -140,7 +140,7 @@ def test_a_copy_that_its_box_doubts_runs_again_from_nothing(world: World) -> Non
     assert world.run("pull").code == 0
     assert world.run("verify").code == 1
     assert by_name(world.run("status", "--json").json["cells"])["lr0.1"]["state"] == "suspect"
-    for words in (("lr0.1",), ("--failed",), ("lr0.1", "--from-start")):
+    for words in (("lr0.1",), ("--failed",), ("lr0.1", "--from", "start")):
         result = world.run("retry", *words, "--json")
         assert result.code == 0, result
         assert [cell["name"] for cell in result.json["cells"]] == ["lr0.1"]
@@ -258,9 +258,9 @@ def test_the_way_without_a_cut_checkpoint_is_named(world: World) -> None:
     """To train it again from the same checkpoint would fail again."""
     cut(world)
     told = world.run("status", "--json").json["next"]
-    retry = f"sweepctl retry --stack {STACK} lr0.3 --from-start && pulumi up --stack {STACK}"
+    retry = f"sweepctl retry --stack {STACK} lr0.3 --from start && pulumi up --stack {STACK}"
     assert told[1] == f"{retry}    (begins at 0: {CUT} may be cut, and is kept)"
-    assert not any("--from-set" in line for line in told), "there is no bucket"
+    assert not any("--from set" in line for line in told), "there is no bucket"
     assert world.run("pull").code == 0
     logs, begin, accept = world.run("verify", "--json").json["next"]
     assert logs == f"sweepctl logs --stack {STACK} lr0.3"
@@ -271,14 +271,14 @@ def test_the_way_without_a_cut_checkpoint_is_named(world: World) -> None:
 def test_next_names_the_set_before_where_there_is_a_bucket(world: World) -> None:
     cut(world, uploads=uploads({"lr0.3": {"age": 5.0, "bytes": 7, "sets": 2, "behind": ""}}))
     told = world.run("status", "--json").json["next"]
-    assert [("--from-set" in line, "--from-start" in line) for line in told[1:3]] == [(True, False), (False, True)]
+    assert [("--from set" in line, "--from start" in line) for line in told[1:3]] == [(True, False), (False, True)]
     world.boxes[0].beat(uploads=uploads({"lr0.3": {"age": 5.0, "bytes": 7, "sets": 1, "behind": ""}}))
-    assert not any("--from-set" in line for line in world.run("status", "--json").json["next"]), "that is the newest"
+    assert not any("--from set" in line for line in world.run("status", "--json").json["next"]), "that is the newest"
 
 
 def test_from_start_begins_without_checkpoints_and_tells_where_they_are(world: World) -> None:
     cut(world)
-    result = world.run("retry", "lr0.3", "--from-start")
+    result = world.run("retry", "lr0.3", "--from", "start")
     assert result.code == 0, result
     found = on_record(world.store)["lr0.3"]
     assert (found.retry, found.salt, found.set_of) == (1, 1, None)
@@ -290,7 +290,7 @@ def test_a_retry_that_waits_can_still_be_told_to_begin_at_0(world: World) -> Non
     """What a person typed last counts, as one retry; and a plain retry goes on with what a fresh one then saved."""
     cut(world)
     assert world.run("retry", "lr0.3").code == 0
-    assert world.run("retry", "lr0.3", "--from-start").code == 0
+    assert world.run("retry", "lr0.3", "--from", "start").code == 0
     assert world.run("retry", "lr0.3", "--json").json["cells"][0]["waits"] is True
     found = on_record(world.store)["lr0.3"]
     assert (found.retry, found.salt) == (1, 1)
@@ -306,7 +306,7 @@ def test_from_set_names_the_run_whose_set_it_is(world: World) -> None:
     cut(world)
     text = world.file.path.read_text()
     world.file.path.write_text(text + "    mounts: {/ckpt: {source: s3://lab/x, mode: MOUNT_CACHED}}\n")
-    result = world.run("retry", "lr0.3", "--from-set", "--json")
+    result = world.run("retry", "lr0.3", "--from", "set", "--json")
     assert result.code == 0, result
     found = on_record(world.store)["lr0.3"]
     assert (found.retry, found.salt, found.set_of) == (1, 1, 0)

@@ -63,9 +63,9 @@ def test_a_destroy_is_reviewed_by_the_check_and_not_by_the_preview(world: World,
     calls = len(world.calls())
     assert "its name says in which form" in world.run("review", "-o", "review.txt").err
     assert len(world.calls()) == calls, "nothing is asked of the engine for it"
-    assert world.run("review", "--destroy", "--md").out == md.read_text()
+    assert world.run("review", "--destroy", "--as", "markdown").out == md.read_text()
     assert "DESTROYS 2 boxes</h1>" in html.read_text()
-    assert world.run("review", "--destroy", "--html").out == html.read_text()
+    assert world.run("review", "--destroy", "--as", "html").out == html.read_text()
     assert world.calls()[-1] == f"destroy --preview-only --stack {STACK} --json --non-interactive"
 
 

@@ -255,7 +255,7 @@ def with_long_names(view: SweepView) -> SweepView:
         *view.notes,
         f"to run again, as was asked for: {', '.join(cell.name for cell in cells)}. `pulumi up` starts it",
     ]
-    ways = [f"sweepctl wait --stack {STACK}-with-a-name --for done && sweepctl finish --stack {STACK}-with-a-name"]
+    ways = [f"sweepctl wait --stack {STACK}-with-a-name done && sweepctl finish --stack {STACK}-with-a-name"]
     return replace(view, stack=f"{STACK}-with-a-name", cells=cells, boxes=boxes, gates=gates, notes=notes, next=ways)
 
 

@@ -223,7 +223,7 @@ def test_another_host_key_is_told_once_with_the_way_out(world: World, hosts: lis
     assert text.count("the host key of") == 1, said.out
     assert "wait --stack" not in text
     assert text.count("sweepctl confirm host --stack sweep-t") == 1, said.out
-    assert f"sweepctl confirm host --stack sweep-t {box.name} --host {hosts[0].address}" in text
+    assert f"sweepctl confirm host --stack sweep-t {box.name} {hosts[0].address}" in text
     assert f"give-up --stack sweep-t data/{box.name}" in text
     refused = " ".join(
         line for line in (str(gate) for gate in world.run("status", "--json", fresh=False).json["gates"])

@@ -67,8 +67,8 @@ def test_a_box_that_could_not_end_its_own_bill_says_so_on_every_screen(world: Wo
     box.log("box-off-failed", native="off", reason="it ended with 127", tries=1, again=60.0)
     box.alive(False)
     other.alive(False)
-    late = ["wait", "--for", "verified", "--timeout", "1s"]
-    for command in (["status"], ["pull"], ["ledger"], ["wait", "--for", "done"], late, ["results", "--all"]):
+    late = ["wait", "verified", "--timeout", "1s"]
+    for command in (["status"], ["pull"], ["ledger"], ["wait", "done"], late, ["results", "--all"]):
         result = world.run(*command)
         said = " ".join(f"{result.out} {result.err}".split())
         assert "should have stopped itself, could not (off: it ended with 127): it still bills" in said, (command, said)

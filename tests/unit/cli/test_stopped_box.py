@@ -76,7 +76,7 @@ def test_a_preempted_box_is_called_so_and_next_asks_for_it_again(world: World, b
     assert asked.json["next"][0].startswith(WAKE)
     assert asked.json["next"][1].startswith(f"sweepctl pull --stack {STACK}")
     world.monkeypatch.setattr("sweepstack.cli.commands.wait.POLL_SECONDS", 0.01)
-    asked = world.run("wait", "--for", "done", "--timeout", "1m", "--json")
+    asked = world.run("wait", "done", "--timeout", "1m", "--json")
     assert asked.code == 1, "it counted as one that may answer again, for 24 hours"
     assert "no runner is alive, and" in asked.err
     assert "not done within" not in asked.err

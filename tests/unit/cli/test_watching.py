@@ -194,7 +194,7 @@ def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monke
     for command in (
         ["status"],
         ["logs", "lr0.1"],
-        ["wait", "--for", "done"],
+        ["wait", "done"],
         ["approve"],
         ["verify"],
         ["finish"],
@@ -203,7 +203,7 @@ def test_a_hung_cell_has_a_way_out_on_every_screen(world: World, box: Box, monke
         result = world.run(*command)
         said = " ".join(f"{result.out} {result.err}".split())
         assert all(way in said for way in ways), (command, said)
-    assert "lr0.1 is hung, and nothing else runs" in world.run("wait", "--for", "done").err
+    assert "lr0.1 is hung, and nothing else runs" in world.run("wait", "done").err
     assert "it is ended, and goes on from its last checkpoint" in world.run("retry", "lr0.1").out
     assert world.run("drop", "lr0.1", "--reason", "hangs").code == 0
 
@@ -259,12 +259,12 @@ def test_setup_is_shown(world: World) -> None:
     box.alive()
     assert box_of(world)["setup"] == "running"
     assert box_of(world)["idle_seconds"] == 0
-    assert "sweepctl logs --setup box-0" in world.run("status").out
+    assert "sweepctl logs --of setup box-0" in world.run("status").out
     box.log("setup-failed", setup="s1", reason="pip: no such version")
     found = box_of(world)
     assert found["setup"] == "failed"
     assert "pip: no such version" in " ".join(found["alarms"])
-    assert seen(world)["next"][0] == f"sweepctl logs --stack {STACK} --setup box-0"
+    assert seen(world)["next"][0] == f"sweepctl logs --stack {STACK} --of setup box-0"
     box.log("setup-started", setup="s1", code="c1")
     box.alive(False)
     assert box_of(world)["setup"] == "cut off"

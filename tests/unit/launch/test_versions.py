@@ -317,7 +317,7 @@ def test_a_cell_with_a_checkpoint_keeps_its_version_on_a_later_box_unless_it_goe
     (line,), before = lines(site), site.journal.cells["a"]
     new = {**line, "code": collect(site.job).digest}
     assert on_another_box(new, before, lambda *_: False)["code"] == new["code"], "what it saved is gone"
-    with pytest.raises(SweepstackError, match=r"another command, setup or environment wrote .* --from-start"):
+    with pytest.raises(SweepstackError, match=r"another command, setup or environment wrote .* --from start"):
         later.launch("a", run="sh train.sh 1 {out}")
     with contextlib.suppress(FirstCellFailed):
         later.launch("a", job={"retries": 0})

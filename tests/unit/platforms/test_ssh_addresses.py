@@ -85,7 +85,7 @@ def test_a_new_key_of_the_same_host_is_a_persons_word(host: Host, capsys: pytest
     box = made(host)
     before, after = moved(host)
     host.new_key()
-    with pytest.raises(RequestRefused, match=f"confirm host BOX --host {host.address} --saw"):
+    with pytest.raises(RequestRefused, match=f"confirm host BOX {host.address} --saw"):
         prove_same(after, before, box.native_id, box.account, box.host_keys)
     assert trust_host(TARGET, "box-0", "", Out(as_json=False), host=host.address) == NO
     capsys.readouterr()
@@ -105,7 +105,7 @@ def test_first_contact_with_an_impostor_does_not_stand_in_the_way_later(host: Ho
     host.stop()
     (host.folder / "host_key").write_bytes(own)
     host.start()
-    with pytest.raises(HostKeyChanged, match=f"confirm host BOX --host {host.address}"):
+    with pytest.raises(HostKeyChanged, match=f"confirm host BOX {host.address}"):
         load_platform(after).get(box.native_id, box.account)
     prove_same(after, before, box.native_id, box.account, box.host_keys)
     assert load_platform(after).get(box.native_id, box.account).tag == TAG

@@ -61,7 +61,7 @@ def test_a_box_at_work_is_refused_and_nothing_of_it_is_touched(sweep: Sweep) -> 
     assert words.startswith("REFUSED.\nNothing was deleted. Box box-0: 0 of 2 cells verified.")
     for part in ("not approved", "a  running", "b  running", box.native_id, "scratch, data", "$0.50/h, $12.00/day"):
         assert part in words, words
-    assert "sweepctl wait --stack sweep-t --for done && sweepctl finish --stack sweep-t" in words
+    assert "sweepctl wait --stack sweep-t done && sweepctl finish --stack sweep-t" in words
     assert sweep.store.teardown() is None
     assert sweep.born().ended_at is None
 

@@ -103,7 +103,7 @@ def test_what_the_market_lists_and_does_not_rent_is_passed_over_by_place(
     cheapest = platform.offers(Constraints.of(inputs.resources))[0].price_per_hour
     listed = market.not_to_be_had(op, platform, inputs, NoCapacity("refused"), cheapest)
     first = "" if placed else "sweepctl place --stack sweep-t && "
-    assert f"  next   {first}sweepctl place --next --stack sweep-t && pulumi up --stack sweep-t" in listed
+    assert f"  next   {first}sweepctl place next --stack sweep-t && pulumi up --stack sweep-t" in listed
     gone = market.not_to_be_had(op, platform, inputs, NoCapacity("refused"), cheapest - 0.01)
     assert "  next   pulumi preview --stack sweep-t shows the new price" in gone
 
@@ -131,4 +131,4 @@ def test_a_contract_that_ends_before_the_budget_is_a_warning(vast: Harness, tmp_
     severity, text = said[-1]
     assert severity is Severity.WARNING
     assert "before the 750 h that budget.hours has for each box are over: then it stops for good" in text
-    assert text.endswith("Next: sweepctl place --next --stack sweep-t")
+    assert text.endswith("Next: sweepctl place next --stack sweep-t")

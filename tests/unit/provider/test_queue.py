@@ -122,7 +122,7 @@ def test_a_wait_that_a_person_ends_names_no_mistake(sweep: Sweep) -> None:
     sweep.cancelled.set()
     error = still_creating(lambda: sweep.queue(box))
     assert "the wait for the first step was ended; the box bills, and goes on with its cells" in str(error)
-    assert "Next: sweepctl wait --stack sweep-t --for done" in str(error)
+    assert "Next: sweepctl wait --stack sweep-t done" in str(error)
     assert "mend" not in str(error)
     sweep.cancelled.clear()
     old = QueueState.model_validate(error.outputs)
@@ -528,7 +528,7 @@ def test_a_cell_whose_checkpoint_is_in_a_bucket_begins_at_0_on_no_later_box_unas
     assert failures() == [], "it keeps its code"
     (refused,) = failures(run="sh train.sh {word} {out} x")
     assert refused.startswith("a has a checkpoint that another command, setup or environment wrote")
-    assert "sweepctl retry a --from-start (begins at 0); job.resume: across-code (goes on from it)" in refused
+    assert "sweepctl retry a --from start (begins at 0); job.resume: across-code (goes on from it)" in refused
     assert failures(run="sh train.sh {word} {out} x", resume="across-code") == []
 
 

@@ -134,7 +134,7 @@ def commands(what: Verdict, facts: BoxFacts = FACTS) -> dict[str, str]:
 def test_what_still_runs_is_waited_for() -> None:
     for state in ("running", "pending"):
         rows = commands(verdict("verified", state))
-        assert rows["next"] == "sweepctl wait --stack sweep-t --for done && sweepctl finish --stack sweep-t"
+        assert rows["next"] == "sweepctl wait --stack sweep-t done && sweepctl finish --stack sweep-t"
 
 
 @pytest.mark.parametrize("states", [("sealed", "verified"), ("verified",), ("missing", "sealed"), ("failed",)])
@@ -206,7 +206,7 @@ def test_a_sweep_in_the_middle_of_its_work(situation: Situation) -> None:
     said = refusal_of(situation)
     assert f"{SECOND}  running" in said
     assert FIRST not in said
-    assert "sweepctl wait --stack sweep-t --for done" in said
+    assert "sweepctl wait --stack sweep-t done" in said
 
 
 @pytest.mark.parametrize(

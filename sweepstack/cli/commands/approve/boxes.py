@@ -337,7 +337,7 @@ def _refusal(
     if rest := [box_snapshot.box.name for box_snapshot, verdict in refused if verdict.rests]:
         following = [to_be_read(stack, rest)]
     if running:
-        following = [f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"]
+        following = [f"sweepctl wait --stack {stack} done && sweepctl finish --stack {stack}"]
     following = first_hung(stack, [box_snapshot for box_snapshot, _ in refused]) or following
     if all(box_snapshot.launch is None and box_snapshot.journal and v.launched is None for box_snapshot, v in refused):
         following = []  # the records of what ran are lost, and no pull restores them

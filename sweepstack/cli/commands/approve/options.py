@@ -69,7 +69,7 @@ class ApproveOptions:
         lasts = int(self.expires.total_seconds())
         if self.expires != ApproveOptions.expires:
             words.append(f"--expires {lasts // 3600}h" if lasts % 3600 == 0 else f"--expires {lasts}s")
-        words += [f"--accept-fact {name}" if verb == "finish" else f"{FACT}{name}" for name in facts]
+        words += [f"{FACT}{name}" for name in facts]
         return " ".join([*words, *(["--sign"] if self.signer else [])])
 
 
@@ -171,3 +171,15 @@ def facts_and_receipt(words: Sequence[str]) -> tuple[tuple[str, ...], str | None
     if len(digests) > 1 or len(digests) == len(words):
         raise Unsure(f"name what is given up, {', '.join(f'{one}NAME' for one in KINDS)}, and at most one receipt")
     return tuple(dict.fromkeys(name for kind, name in said if kind == FACT)), next(iter(digests), None)
+
+
+def facts_alone(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
+    """As `facts_and_receipt`, of `finish`, which gives up no more than the caution about an old fact."""
+    digests = [word for word in words if word.startswith(DIGEST_PREFIX)]
+    facts = [_what(word) for word in words if word not in digests]
+    for kind, name in facts:
+        if kind != FACT:
+            raise Unsure(f'"{kind}{name}" is no {FACT}NAME and no receipt: what loses something, give-up approves')
+    if len(digests) > 1:
+        raise Unsure("name one receipt at most")
+    return tuple(dict.fromkeys(name for _, name in facts)), next(iter(digests), None)

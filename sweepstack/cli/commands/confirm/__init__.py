@@ -27,7 +27,7 @@ from sweepstack.teardown.ownership import who
 class Statement:
     """What a person says of a box, as typed. `at`: "" for now. `another`: the fingerprint of another machine that has
     the box's address now. `power_off`: turn its host off first, where the platform's API can. `which`: its peer or
-    worker. `host`: the address of the user's own host."""
+    worker, or the address of the user's own host."""
 
     box: str
     saw: str
@@ -36,13 +36,18 @@ class Statement:
     another: str = ""
     power_off: bool = False
     which: str = ""
-    host: str = ""
 
     def words(self, such_as: str) -> str:
         """What the person saw. Raises Unsure where that is empty, or only the place for it."""
         if words := own_words("--saw", self.saw):
             return words
         raise Unsure(f"--saw is empty: write {such_as}")
+
+    def named(self, what: str) -> str:
+        """The peer or the worker. Raises Unsure where none was named."""
+        if self.which:
+            return self.which
+        raise Unsure(f"which {what} of {self.box}? sweepctl confirm {what} {self.box} NAME")
 
     @property
     def person(self) -> str:
@@ -53,7 +58,13 @@ class Statement:
 def command(
     what: Annotated[str, typer.Argument(metavar="gone|never-rented|peer|host|worker", help="What you saw.")],
     box: Box,
-    which: Annotated[str, typer.Argument(metavar="[NAME]", help="The peer or the worker, as `status` shows it.")] = "",
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME|ADDRESS]",
+            help="The peer or the worker, as `status` shows it; host: the address of your own, now or from now on.",
+        ),
+    ] = "",
     saw: Annotated[
         str,
         typer.Option(metavar="TEXT", help="What shows it. Of a host: the key's fingerprint, read on the box itself."),
@@ -66,9 +77,6 @@ def command(
     power_off: Annotated[
         bool, typer.Option("--power-off", help="gone: first turn its host off, where the platform's API shows it.")
     ] = False,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="host: the address of your own host, now or from now on.")
-    ] = "",
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
@@ -76,13 +84,11 @@ def command(
 
     Or that it was never rented, that a peer is gone, that a worker ended, that a host's key is the right one."""
     subject = _subject(what)
-    statement = Statement(box, saw, by, at, another.strip(), power_off, which, host)
+    statement = Statement(box, saw, by, at, another.strip(), power_off, which)
     for one in fields(statement)[1:]:
         if getattr(statement, one.name) and one.name not in subject.USES:
             named = which if one.name == "which" else f"--{one.name.replace('_', '-')}"
             raise Unsure(f"{named} says nothing of `confirm {what}`: leave it out")
-    if "which" in subject.USES and not which:
-        raise Unsure(f"which {what} of {box}? sweepctl confirm {what} {box} NAME")
     return int(subject.confirm(Target.find_sweep(stack), statement, Out(as_json=json)))
 
 

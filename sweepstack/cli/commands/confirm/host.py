@@ -17,19 +17,19 @@ from sweepstack.onbox.common.errors import SweepstackError
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 
 
-USES = ("saw", "host")
+USES = ("which", "saw")
 
 
 def confirm(target: Target, statement: Statement, out: Out) -> int:
     """Compares the key, and pins the one whose fingerprint the person saw on the box itself."""
-    return trust_host(target, statement.box, statement.saw, out, host=statement.host)
+    return trust_host(target, statement.box, statement.saw, out, host=statement.which)
 
 
 def trust_host(target: Target, name: str, fingerprint: str, out: Out, *, host: str = "") -> int:
     """Exit 0: the box now shows the pinned key; 1: it does not, and nothing was changed. `host`: the address of the
     user's own host, which need not be in a state yet."""
     way = _way_to(target, name, host)
-    again = f"sweepctl confirm host --stack {target.stack} {name}{f' --host {host}' if host else ''}"
+    again = f"sweepctl confirm host --stack {target.stack} {name}{f' {host}' if host else ''}"
     known = way.pin.fingerprints()
     try:
         if fingerprint:

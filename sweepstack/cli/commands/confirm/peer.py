@@ -19,8 +19,8 @@ USES = ("which", "saw", "by")
 def confirm(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: recorded on the box's host, and the box no longer waits for that node; 1: refused, since it answers, or
     is no node of the box; 2: not known."""
+    box, peer, person = statement.box, statement.named("peer"), statement.person
     words = statement.words('what became of that machine, such as --saw "given back to the lab"')
-    box, peer, person = statement.box, statement.which, statement.person
     entry = find_box(target, box)
     again = [f"pulumi destroy --stack {target.stack}"]
     try:

@@ -22,7 +22,7 @@ def smoke(target: Target, force: bool, out: Out) -> int:
         raise No(
             f"{config.file}: job.smoke runs on each box, before its first cell",
             [
-                f"sweepctl logs --stack {target.stack} --setup BOX    (its output there)",
+                f"sweepctl logs --stack {target.stack} --of setup BOX    (its output there)",
                 "write on: local into job.smoke to run it here",
             ],
         )

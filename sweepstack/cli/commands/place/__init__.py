@@ -34,7 +34,7 @@ from sweepstack.cli.commands.place.choice import (
     read_records,
     resources_of,
 )
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import YES, No, Out, Unsure, aside, complain, count, money, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target, parse_duration
@@ -52,9 +52,14 @@ from sweepstack.teardown.launched import copied_journal
 
 
 def command(
-    next_one: Annotated[bool, typer.Option("--next", help="Take the next offer after the present placement.")] = False,
+    do: Annotated[
+        str,
+        typer.Argument(
+            metavar="[next|clear]",
+            help="Take the next offer after the present placement; or remove that from the stack file.",
+        ),
+    ] = "",
     show: Annotated[bool, typer.Option("--show", help="Show the offers; write nothing.")] = False,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove the placement from the stack file.")] = False,
     wait: Annotated[
         str | None, typer.Option(metavar="6h", help="Where nothing fits now, look again until then. Rents nothing.")
     ] = None,
@@ -62,11 +67,13 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Write the cheapest offer that fits into the stack file. Shows those of all candidates. Exit 1: nothing fits."""
-    if wait is not None and (show or clear):
-        raise Unsure(f"--wait is for an offer that is to be written: leave {'--show' if show else '--clear'} out")
+    if do:
+        one_of(do, "next", "clear")
+    if wait is not None and (show or do == "clear"):
+        raise Unsure(f"--wait is for an offer that is to be written: leave {'--show' if show else 'clear'} out")
     limit = parse_duration(wait) if wait is not None else None
     out = Out(as_json=json)
-    return place(Target.find_sweep(stack), out, next_one=next_one, show=show, clear=clear, wait=limit)
+    return place(Target.find_sweep(stack), out, next_one=do == "next", show=show, clear=do == "clear", wait=limit)
 
 
 INTERRUPTED = 130

@@ -95,7 +95,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
             [
                 f"sweepctl logs {target.named()} {following}"
                 if following
-                else f"sweepctl wait --stack {target.stack} --for first-step"
+                else f"sweepctl wait --stack {target.stack} first-step"
                 if any(box_snapshot.seen.runner_alive for box_snapshot in snapshot.box_snapshots)
                 else f"sweepctl results {target.named()}"
             ]

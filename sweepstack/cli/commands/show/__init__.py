@@ -33,11 +33,14 @@ def command(
             autocompletion=completion.cells,
         ),
     ] = None,
-    export: Annotated[
-        bool, typer.Option("--export", help="Write the receipt as an in-toto Statement, for other tools.")
-    ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the export goes; by default stdout.")
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Export the receipt there, as an in-toto Statement for other tools; `-`: stdout.",
+        ),
     ] = None,
     sign: Annotated[
         bool,
@@ -51,19 +54,19 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Show what produced a cell's copy, or what a receipt says. Or export a receipt for other tools. Exit 1: none."""
-    if (output or sign) and not export:
-        raise Unsure("--output and --sign belong to --export")
-    if export and json and output is None:
+    if sign and output is None:
+        raise Unsure("what is signed is an export: say where it goes, -o FILE")
+    if json and output == "-":
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     if what is not None and not what.startswith(DIGEST_PREFIX):
-        if export:
+        if output is not None:
             raise Unsure("a receipt is exported, and no cell: leave the cell out, or name a receipt by its digest")
         return show_cell(target, what, out)
     store = usable(open_sources(target), "show")
     found = _receipt(target, store, what)
     key = default_key(target.root) if sign else None
-    return _export(target, found, output, key, out) if export else _show(target, found, out)
+    return _show(target, found, out) if output is None else _export(target, found, output, key, out)
 
 
 def _receipt(target: Target, store: EvidenceStore, digest: str | None) -> Receipt:
@@ -81,7 +84,7 @@ def _receipt(target: Target, store: EvidenceStore, digest: str | None) -> Receip
 
 
 def _show(target: Target, receipt: Receipt, out: Out) -> int:
-    following = [f"sweepctl show {target.named()} --export -o receipt.json    (for other tools)"]
+    following = [f"sweepctl show {target.named()} -o receipt.json    (for other tools)"]
     out.document({"receipt": receipt.digest, **receipt.model_dump(mode="json", by_alias=True), "next": following})
     rows = [
         (
@@ -100,7 +103,7 @@ def _show(target: Target, receipt: Receipt, out: Out) -> int:
     return YES
 
 
-def _export(target: Target, receipt: Receipt, output: str | None, sign: str | None, out: Out) -> int:
+def _export(target: Target, receipt: Receipt, output: str, sign: str | None, out: Out) -> int:
     """Writes the Statement, in an envelope if it is signed. Nothing is written where it can't be signed."""
     found = statement(receipt)
     subjects = len(found["subject"])
@@ -117,7 +120,7 @@ def _export(target: Target, receipt: Receipt, output: str | None, sign: str | No
     text = canonical_json(written) + b"\n"
     what = f"{receipt.digest}: {count(subjects, 'file')} of {count(receipt.verified, 'cell')}"
     by = f"signed by {signed_by}" if signed_by else "not signed (--sign)"
-    if output is None:
+    if output == "-":
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
         aside(f"{what}, {by}")

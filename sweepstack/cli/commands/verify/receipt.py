@@ -277,7 +277,7 @@ def _ways_on(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list
     accepted = accept(stack, [cell.name for cell in bad], f"to accept {'it' if len(bad) == 1 else 'each'} as it is")
     again = f"sweepctl pull --stack {stack} --verify"
     at_work = states & {"running", "pending"}  # what will have a copy yet is nothing to accept
-    done = f"sweepctl wait --stack {stack} --for done && sweepctl finish --stack {stack}"
+    done = f"sweepctl wait --stack {stack} done && sweepctl finish --stack {stack}"
     if "missing" in states:
         return [again, done if at_work else accepted]
     if "lost" in states:

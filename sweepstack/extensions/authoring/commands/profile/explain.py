@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import YES, No, Out, Unsure, count
 from sweepstack.cli.target import Target
 from sweepstack.config.stack_config import StackConfig
@@ -25,11 +25,11 @@ from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 
+NAME = f"A stack, as --stack; with --gotchas a platform, or `{UNIVERSAL}`."
+
 
 def command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[STACK]", help="As --stack.", autocompletion=completion.stacks)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help=NAME, autocompletion=completion.stacks)] = None,
     box: Annotated[
         str | None,
         typer.Option(
@@ -38,35 +38,35 @@ def command(
             autocompletion=completion.boxes,
         ),
     ] = None,
-    before_stop: Annotated[
-        bool,
-        typer.Option("--before-stop", help="--box: leave a small file in each tier, to be looked for after a stop."),
-    ] = False,
-    after_stop: Annotated[
-        bool, typer.Option("--after-stop", help="--box: look which of these files a stop left, and take them away.")
-    ] = False,
+    stop: Annotated[
+        str,
+        typer.Option(
+            metavar="before|after",
+            help="--box: leave a small file in each tier, to be looked for after a stop; or look which of these files "
+            "it left, and take them away.",
+        ),
+    ] = "",
     patch: Annotated[
         Path | None, typer.Option(metavar="FILE", help="--box: write the proposed stamps there, for `git apply`.")
     ] = None,
     gotchas: Annotated[
         bool, typer.Option("--gotchas", help="Show the traps that are known instead, with the id that stays.")
     ] = False,
-    platform: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"--gotchas: only this platform's, or `{UNIVERSAL}`.")
-    ] = None,
     stack: Stack = None,
     json: AsJson = False,
 ) -> int:
     """Show which facts a stack's plan leans on and what each decided. Exit 1: none fits, or the box contradicts one."""
     out = Out(as_json=json)
-    if (box and gotchas) or (not box and (before_stop or after_stop or patch)) or (platform and not gotchas):
-        raise Unsure("--before-stop, --after-stop and --patch go with --box, --platform with --gotchas")
+    if (box and gotchas) or (not box and (stop or patch)):
+        raise Unsure("--stop and --patch go with --box, which is another question than --gotchas")
+    if stop:
+        one_of(stop, "before", "after", option="--stop")
     if gotchas:
-        return _gotchas(platform, out)
+        return _gotchas(name, out)
     if name and stack and name != stack:
         raise Unsure(f"explain {name}, or --stack {stack}? Name one of them")
     target = Target.find_sweep(name or stack)
-    return probe(target, box, before_stop, after_stop, patch, out) if box else _explain(target, out)
+    return probe(target, box, stop == "before", stop == "after", patch, out) if box else _explain(target, out)
 
 
 def _gotchas(platform: str | None, out: Out) -> int:

@@ -22,13 +22,14 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.target import project_root
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL
-from sweepstack.extensions.authoring.propose import propose
+from sweepstack.extensions.authoring.propose import keyed, propose
 from sweepstack.profiles import dates
 
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="As a stack config names it: lower case, digits and dashes.")
+        str | None,
+        typer.Argument(help=f"As a stack config names it: lower case, digits and dashes. --gotcha: or `{UNIVERSAL}`."),
     ] = None,
     api: Annotated[
         bool, typer.Option("--api", help="It has an API that rents: also an adapter (default: entered by SSH).")
@@ -36,34 +37,27 @@ def command(
     gotcha: Annotated[
         bool, typer.Option("--gotcha", help="A trap instead, as a patch for review; what is not given is asked for.")
     ] = False,
-    symptom: Annotated[str | None, typer.Option(help="--gotcha: what is seen.")] = None,
-    cause: Annotated[str | None, typer.Option(help="--gotcha: the mechanism behind it.")] = None,
-    fix: Annotated[str | None, typer.Option(help="--gotcha: what has to change.")] = None,
-    reproduction: Annotated[str | None, typer.Option(help="--gotcha: the command that shows it.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="--gotcha: a log that shows it, instead: its last lines.")
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="KEY=TEXT",
+            help="--gotcha: symptom (what is seen), cause (the mechanism behind it), fix (what has to change), "
+            "reproduction (the command that shows it) or log (a file that does: its last lines); unlike (the id of "
+            "another one), replaces (whose place it takes, where a profile is full). Repeatable.",
+        ),
     ] = None,
-    platform: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"--gotcha: whose it is; `{UNIVERSAL}`: on any.")
-    ] = None,
-    unlike: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="--gotcha: it is another one than this. Repeatable.")
-    ] = None,
-    replaces: Annotated[
-        str, typer.Option(metavar="ID", help="--gotcha: it takes this one's place, where a profile is full.")
-    ] = "",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE")] = Path("gotcha.patch"),
     json: AsJson = False,
 ) -> int:
     """Begin a platform in this checkout (--api: with adapter and tests), or write a trap as a patch. Edits nothing."""
     out = Out(as_json=json)
-    said = {"symptom": symptom, "cause": cause, "fix": fix, "reproduction": reproduction, "platform": platform}
     if gotcha:
-        if name or api:
-            raise Unsure("NAME and --api begin a platform, --gotcha a trap: one at a time")
-        return propose(said, log, unlike or (), replaces, output, out)
-    if name is None or log or unlike or replaces or any(said.values()):
-        raise Unsure("name the platform that begins; --symptom and what follows it go with --gotcha")
+        if api:
+            raise Unsure("--api begins a platform, --gotcha a trap: one at a time")
+        return propose(name, keyed(texts or ()), output, out)
+    if name is None or texts:
+        raise Unsure("name the platform that begins; --with goes with --gotcha")
     root = project_root()
     files = write_new(root, name, api=api, day=dates.today())
     following = next_commands(name, api=api)

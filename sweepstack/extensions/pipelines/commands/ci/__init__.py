@@ -16,15 +16,15 @@ WRITES = ("secret", "setup", "branch", "force")
 TAKES = {
     "github": WRITES,
     "gitlab": WRITES,
-    "review": ("into",),
-    "reviewed": ("into", "only", "digest"),
-    "up": ("into",),
+    "review": ("folder",),
+    "reviewed": ("folder", "only", "digest"),
+    "up": ("folder",),
     "verify": ("stack",),
     "destroy": ("stack",),
-    "nightly": ("into",),
-    "post": ("from", "pages"),
+    "nightly": ("folder",),
+    "post": ("folder", "pages"),
 }
-"""What there is to do, each the file of its name here → its options. `into` and `from` are needed."""
+"""What there is to do, each the file of its name here → its options. A folder is needed."""
 
 
 def command(
@@ -32,6 +32,12 @@ def command(
         str,
         typer.Argument(help=f"github, gitlab: write its pipelines. A step of their jobs: {', '.join([*TAKES][2:])}."),
     ],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]", help="A step: where the files for the next one go; post: where the steps left them."
+        ),
+    ] = None,
     secret: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,12 +50,6 @@ def command(
     ] = None,
     branch: Annotated[str | None, typer.Option(metavar="NAME", help="The branch that is brought up.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there and differ.")] = False,
-    into: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A step: where the files for the next one go.")
-    ] = None,
-    left: Annotated[
-        Path | None, typer.Option("--from", metavar="FOLDER", help="post: what a step before this one has left.")
-    ] = None,
     pages: Annotated[
         str, typer.Option(metavar="URL", help="post: where the job keeps the pages of its reviews: comments link it.")
     ] = "",
@@ -68,8 +68,7 @@ def command(
         "setup": setup,
         "branch": branch,
         "force": force,
-        "into": into,
-        "from": left,
+        "folder": folder,
         "pages": pages,
         "only": only,
         "digest": digest,
@@ -77,10 +76,12 @@ def command(
     takes = TAKES[what]
     for name, value in given.items():
         if value and name not in takes:
-            raise Unsure(f"ci {what} takes no --{name}")
-        if value is None and name in takes and name in ("into", "from"):
-            raise Unsure(f"ci {what} needs --{name} FOLDER")
-    words = {("left" if name == "from" else name): value for name, value in given.items() if name in takes}
+            raise Unsure(f"ci {what} takes no {'FOLDER' if name == 'folder' else f'--{name}'}")
+    if folder is None and "folder" in takes:
+        raise Unsure(f"ci {what} needs a FOLDER")
+    words = {name: value for name, value in given.items() if name in takes}
+    if "folder" in words:
+        words["left" if what == "post" else "into"] = words.pop("folder")
     if "stack" in takes:
         words["stack"] = stack
     code: int = importlib.import_module(f"{__name__}.{what}").command(**words, json=json)

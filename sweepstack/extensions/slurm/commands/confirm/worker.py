@@ -25,8 +25,8 @@ USES = ("which", "saw", "by")
 def confirm(target: Target, statement: Statement, out: Out) -> int:
     """Exit 0: it is in the box's journal, and others take its cells. Raises No while it is seen to run, Unsure."""
     status = [f"sweepctl status --stack {target.stack}"]
+    box, worker, person = statement.box, statement.named("worker"), statement.person
     words = statement.words('what shows it, such as --saw "the node was taken away"')
-    box, worker, person = statement.box, statement.which, statement.person
     channel = way_to(target, find_box(target, box))
     home = box_layout.HOME
     argv = [channel.python, _program(channel, box, worker, status), channel.absolute(home)]
