@@ -7,7 +7,10 @@ from __future__ import annotations
 import re
 
 MASKS: tuple[tuple[str, str], ...] = (
-    (r"/tmp/golden-\w{8}", "/tmp/golden-########"),  # path: the folder that a sweep was made in, or was put back into
+    (
+        r"/(tmp/golden|dev/shm/go)-\w{8}",
+        "/tmp/golden-########",
+    ),  # path: the folder that a sweep was made in, or is in now
     (r'(?m)^(  "(records|folders|read|receipt|worker\.\w+)"): \d+\.\d+', r"\1: #"),  # duration: of a stage of `verify`
     (r'(?m)^(  "network"): "(none|reachable)"', r'\1: "#"'),  # machine: whether readers of files can be cut off from it
     (r"note +the processes that read the files had network access:[\s\w']+\n", ""),  # machine: the same

@@ -17,11 +17,14 @@ import pydantic  # noqa: F401 - as yaml
 import pydantic_core.core_schema
 import yaml  # type: ignore[import-untyped]  # noqa: F401 - knows dates by their real class, so it is imported before
 
+from tests.in_memory import will_do
+
 HOST, USER = "vm", "root"
 """Where the golden sweeps were made: their evidence and their boxes belong to this computer."""
-PREFIX = "golden-"
-"""Of the folder below /tmp that they were made in, with eight letters behind it. A sweep is put back into a folder with
-a name as long: so lines are wrapped at the same places."""
+MEMORY, DISK = ("/dev/shm", "go-"), ("/tmp", "golden-")
+"""The folder, and how a name in it begins, before eight letters. The golden sweeps were made in the second one. A sweep
+is put back into a folder with a path as long: so lines are wrapped at the same places. In memory if there is room: on a
+disk, half of the time goes into files."""
 COLUMNS = "80"
 NEEDED = ("LD_LIBRARY_PATH",)
 """What a Python may need to start, and no command shows."""
@@ -71,7 +74,8 @@ class _StillDate(_DATE, metaclass=_Same):
 def stand_still() -> Path:
     """The folder, empty, for the sweep and all that commands write. Everything of this machine that a command could
     show is replaced; what it finds on PATH is what is put into `bin` there."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+    place, prefix = MEMORY if will_do(Path(MEMORY[0]), 2**28) else DISK
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     datetime.datetime, datetime.date = _StillDatetime, _StillDate  # type: ignore[misc]
     time.time = lambda: _now.timestamp()
     socket.gethostname = lambda: HOST
