@@ -15,8 +15,8 @@ from typing import IO, Any, Protocol
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
-from sweepstack.core.lease import LeaseFacts
-from sweepstack.operations.lease import on_box
+from sweepstack.core.lease_terms import LeaseFacts
+from sweepstack.operations.lease_renewal import on_box
 from sweepstack.platforms.registry import load_platform
 from tests.simulators.core import AFTER, BEFORE, HOUR, VirtualClock
 from tests.simulators.faults import Fault

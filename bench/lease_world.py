@@ -34,7 +34,7 @@ from sweepstack.onbox.common.processes import Process
 from sweepstack.onbox.runner import lease, off, patrol, records
 from sweepstack.onbox.runner.cards import Usage
 from sweepstack.onbox.runner.main import Standstill
-from sweepstack.onbox.runner.patrol import PATROL_SECONDS, STALL_SECONDS, Growth, judge
+from sweepstack.onbox.runner.patrol import PATROL_SECONDS, STALL_SECONDS, Growth, verdict_on
 
 EPOCH = 1_800_000_000.0
 MARGIN = 600.0
@@ -194,7 +194,7 @@ class World:
         at = self.now // PATROL_SECONDS * PATROL_SECONDS
         growth = Growth(min(at, self.month.hangs if self.month.hangs is not None else at))
         growth.wrote = True
-        found = judge(growth, at, STALL_SECONDS, 0.0)
+        found = verdict_on(growth, at, STALL_SECONDS, 0.0)
         return (found.why, at - growth.wrote_at) if found.verdict == "hung" else ("", 0.0)
 
     def _tick(self) -> None:

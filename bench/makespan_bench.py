@@ -29,7 +29,7 @@ from typing import Any
 
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
-from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, shares
+from sweepstack.launch.cell_shares import AskedBox, BoxSeen, SplitFacts, SplitQuestion, shares
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.runner.records import Queue
@@ -193,7 +193,7 @@ class Boxes:
 
     def __init__(self, drawn: Draw) -> None:
         self.drawn = drawn
-        self.asked = Asked(
+        self.asked = SplitQuestion(
             project="bench",
             stack="bench",
             pull_to="x",
@@ -221,7 +221,7 @@ class Boxes:
                 journal = Journal(cells=cells)
                 seen[box] = BoxSeen(machine=box, given=frozenset(self.given[box]), journal=journal, reachable=True)
         took = [Took(name, box, seconds) for box, mine in self.sealed.items() for name, seconds in mine.items()]
-        found = shares(self.asked, Known(now, seen, (), {}, took)).cells
+        found = shares(self.asked, SplitFacts(now, seen, (), {}, took)).cells
         for box in self.drawn.speeds:
             mine = found.get(box, ())
             begun = {*self.sealed[box], *([self.running[box][0]] if box in self.running else [])}

@@ -14,7 +14,7 @@ from typing import Any
 
 import sweepstack.channel.ssh.channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
-from sweepstack.provider.host import serve
+from sweepstack.provider.grpc_service import serve
 
 FIRST_VARIABLE = "SWEEPSTACK_BENCH_FIRST"
 """Modules to import before the first call: a second of that would count as many, where time is scaled."""

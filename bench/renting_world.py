@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2
 
 from bench.renting_provider import FIRST_VARIABLE, FOLDER_VARIABLE
 from sweepstack.core.records import Action, Approval
-from sweepstack.provider.protocol import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
+from sweepstack.provider.grpc_stubs import engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 from sweepstack.provider.resources.box import GONE_SECONDS
 from sweepstack.provider.resources.create import READY_SECONDS
 from sweepstack.provider.wire import UNKNOWN, to_python, to_struct

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
-from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, shares
+from sweepstack.launch.cell_shares import AskedBox, BoxSeen, SplitFacts, SplitQuestion, shares
 from sweepstack.onbox.common.cell_durations import Took
 
 DRAWS = 20
@@ -28,7 +28,7 @@ NOISE = 0.03
 """Standard deviation of a cell's time around what its axes say."""
 
 
-def draw(seed: int) -> tuple[Asked, Known, dict[str, float], dict[str, float]]:
+def draw(seed: int) -> tuple[SplitQuestion, SplitFacts, dict[str, float], dict[str, float]]:
     """A sweep of which some cells are sealed; the others wait in the queues of all boxes but the last, which is idle.
     With the true seconds of each cell, and the speed of each box."""
     dice = random.Random(seed)
@@ -64,12 +64,12 @@ def draw(seed: int) -> tuple[Asked, Known, dict[str, float], dict[str, float]]:
         for box, names in given.items()
     }
     where = {box: AskedBox(slots=slots) for box in boxes}
-    asked = Asked(project="bench", stack="bench", pull_to="x", cells=tuple(cells), boxes=where)
-    return asked, Known(datetime(2026, 1, 1, tzinfo=UTC), seen, (), {}, took), true, speeds
+    asked = SplitQuestion(project="bench", stack="bench", pull_to="x", cells=tuple(cells), boxes=where)
+    return asked, SplitFacts(datetime(2026, 1, 1, tzinfo=UTC), seen, (), {}, took), true, speeds
 
 
 def makespan(
-    names: Mapping[str, Sequence[str]], asked: Asked, true: Mapping[str, float], speed: Mapping[str, float]
+    names: Mapping[str, Sequence[str]], asked: SplitQuestion, true: Mapping[str, float], speed: Mapping[str, float]
 ) -> float:
     """Seconds until the last box is through, each taking its cells in the order given."""
     ends = []
@@ -81,7 +81,9 @@ def makespan(
     return max(ends)
 
 
-def longest_first(left: Sequence[str], asked: Asked, true: Mapping[str, float], speed: Mapping[str, float]) -> float:
+def longest_first(
+    left: Sequence[str], asked: SplitQuestion, true: Mapping[str, float], speed: Mapping[str, float]
+) -> float:
     """LPT: the longest cell next, to the slot that is through with it first."""
     slots = [[0.0, box] for box, known in asked.boxes.items() for _ in range(known.slots)]
     for name in sorted(left, key=lambda name: -true[name]):
@@ -112,7 +114,7 @@ def measure() -> dict[str, Any]:
         before.append(makespan(rendezvous(left, list(asked.boxes)), asked, true, speed) / best)
         held = {name: box for box, seen in known.boxes.items() for name in seen.given if name not in sealed}
         moved.append(sum(held[name] != box for box, names in mine.items() for name in names) / len(left))
-        new = Counter({box: len(names) for box, names in shares(asked, Known(known.now)).cells.items()})
+        new = Counter({box: len(names) for box, names in shares(asked, SplitFacts(known.now)).cells.items()})
         uneven.append(max(new[box] for box in asked.boxes) - min(new[box] for box in asked.boxes))
     return {
         "draws": DRAWS,

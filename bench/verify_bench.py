@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from sweepstack.loaders.base import PlainSpec, Reader
-from sweepstack.loaders.pool import Job, cores, read_all, worker_environment
+from sweepstack.loaders.pool import FileToRead, cores, read_all, worker_environment
 from tests.unit.evidence.torchzip import save, tensor
 
 TENSORS = 64
@@ -72,7 +72,7 @@ def hash_plainly(paths: list[Path], workers: int) -> dict[str, str]:
 def read(paths: list[Path], expected: dict[str, str], reader: Reader, workers: int) -> dict[str, float]:
     """Proves all files good; seconds by stage, summed over the workers. Raises when one is not."""
     jobs = [
-        Job(str(path), PlainSpec("torch", ("model", "epoch")), expected[str(path)], path.stat().st_size)
+        FileToRead(str(path), PlainSpec("torch", ("model", "epoch")), expected[str(path)], path.stat().st_size)
         for path in paths
     ]
     stages: dict[str, float] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweepstack.core.records import Approval
 from sweepstack.profiles.plan import Plan
-from sweepstack.profiles.store_plan import StorePlan
+from sweepstack.profiles.volume_stack_plan import StorePlan
 
 
 def approval_for(plan: Plan | StorePlan, name: str) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from sweepstack.core.printable import visible
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
-from sweepstack.profiles.store_plan import plan_store
+from sweepstack.profiles.volume_stack_plan import plan_store
 
 MESSAGE_SHOWN = 32
 """The exit code by which the engine's language host knows that the person has read why. With any other, and with

@@ -7,7 +7,7 @@ import pulumi
 from components.approval import approval_for, approval_to_leave
 from components.resources import Identity, Volume
 from sweepstack.core.paths import docs_page
-from sweepstack.profiles.store_plan import KeptVolume, StorePlan
+from sweepstack.profiles.volume_stack_plan import KeptVolume, StorePlan
 
 
 class Store(pulumi.ComponentResource):

@@ -27,8 +27,8 @@ from sweepstack.core.budget import Outlook
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
-from sweepstack.launch import left_behind
-from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares, by_names_alone
+from sweepstack.launch import unshipped_files
+from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion, by_names_alone
 from sweepstack.launch.smoke import preview_line
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
@@ -179,7 +179,7 @@ def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code, Callable[[], l
         return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error)), list
     count = len(shipment.files)
     words = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
-    return fleet, Code(shipment.digest, words), partial(left_behind.words, workdir, shipment, own)
+    return fleet, Code(shipment.digest, words), partial(unshipped_files.words, workdir, shipment, own)
 
 
 def _pinned(fleet: Fleet) -> Fleet:
@@ -203,7 +203,7 @@ def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
     All boxes of the stack file stay in the plans; those that `Shares.cells` does not name are not to be declared.
     """
     roster = fleet.main.roster
-    asked = Asked(
+    asked = SplitQuestion(
         project=pulumi.get_project(),
         stack=pulumi.get_stack(),
         pull_to=fleet.main.pull_to,

@@ -247,7 +247,7 @@ def stack_config_page() -> str:
     """docs/stack-config.md with its tables made anew from the models; prose, and what sweepctl writes itself, stay."""
     from sweepstack.config.model import SweepConfig
     from sweepstack.config.problems import anchor_of
-    from sweepstack.config.store import StoreShape
+    from sweepstack.config.volume_stack import StoreShape
     from sweepstack.core.records import Approval
     from sweepstack.provider.schema import attribute_docs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweepstack.profiles import dates
-from sweepstack.profiles.facts import facts_of
+from sweepstack.profiles.dated_facts import facts_of
 from sweepstack.profiles.load import load_profile, platforms
 
 

@@ -16,7 +16,7 @@ import pulumi
 from components import screen
 from components.host_setup import NETWORK, PREFLIGHT, TIERS, Step, facts, network, preflight, script, tiers
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.host_keys import Pin, fingerprint, keys_of
+from sweepstack.channel.pinned_keys import Pin, fingerprint, keys_of
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.plan import BoxPlan, Plan

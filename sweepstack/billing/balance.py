@@ -24,7 +24,7 @@ _FAR_HOURS = 10 * 12 * MONTH_HOURS
 
 
 @dataclass(frozen=True)
-class Left:
+class BalanceLeft:
     """`usd`: None where it is not known, and `why` not. `prepaid`: whether boxes end when it runs out; None where that
     is not known, which counts as yes. `per_hour`: what bills on the account now, as the platform says (None: it does
     not); `volumes`: that has volumes in it. `said`: the platform's own words for `usd`, where it counts in other
@@ -50,7 +50,7 @@ class Runway:
     cell is through; None where that is not known. `bills`: whether a box of the sweep is there that would end;
     `unpriced`: whether one bills there at a price that is not known, so that `per_hour` is a lower bound."""
 
-    left: Left
+    left: BalanceLeft
     per_hour: float
     now: datetime
     needed: float | None = None
@@ -131,7 +131,7 @@ def hours_to_carry(hours_left: float | None) -> float:
     return (hours_left or 0.0) * (1 + MARGIN_PART) + MARGIN_HOURS
 
 
-def refusal(runway: Runway, boxes: Sequence[str], added: float, *, stack: str) -> str:
+def balance_refusal(runway: Runway, boxes: Sequence[str], added: float, *, stack: str) -> str:
     """Why these boxes are not rented, with the figures and the ways out; "" where the balance carries them, where it is
     not known, and where boxes do not end with it. `added`: USD per hour of them, which is in `runway.per_hour`."""
     hours, needs = runway.hours, hours_to_carry(runway.needed)

@@ -18,7 +18,7 @@ _LISTED = 8
 
 
 @dataclass(frozen=True)
-class Use:
+class BudgetUse:
     """How much of a budget is used. `fraction`: of usd or of hours, whichever is further; 1.0 is all of it.
 
     `unknown`: what was spent and has no figure; then the rest are lower bounds. `unpriced`: spans among it.
@@ -52,7 +52,7 @@ class Use:
         return f"{bound}{', '.join(parts)} ({self.fraction:.0%})".replace("%)", " %)")
 
 
-def use_of(budget: Budget, spent: Spent, price_where_unknown: float | None = None) -> Use:
+def use_of(budget: Budget, spent: Spent, price_where_unknown: float | None = None) -> BudgetUse:
     """What of the budget is used. `price_where_unknown`: USD per hour for hours without a price on record."""
     usd, unpriced, unknown = 0.0, 0, list(spent.problems)
     for bill in spent.bills:
@@ -69,7 +69,7 @@ def use_of(budget: Budget, spent: Spent, price_where_unknown: float | None = Non
         unknown = list(spent.problems)
     # A bill that a damaged entry belongs to is counted by its birth record, in full: that is a figure.
     counted = {bill.problem for bill in spent.bills if bill.problem and bill.spans}
-    return Use(budget, usd, spent.hours, tuple(why for why in unknown if why not in counted), unpriced)
+    return BudgetUse(budget, usd, spent.hours, tuple(why for why in unknown if why not in counted), unpriced)
 
 
 def renting_refused(budget: Budget, spent: Spent, *, box: str, price_per_hour: float | None, stack: str) -> str:
@@ -133,6 +133,6 @@ def to_stop(budget: Budget | None, spent: Spent) -> tuple[str, ...]:
     return tuple(bill.native_id for bill in spent.bills if bill.open is not None and bill.open.phase == "running")
 
 
-def crossed(budget: Budget, use: Use) -> float | None:
+def crossed(budget: Budget, use: BudgetUse) -> float | None:
     """The highest threshold that was reached; None when there is none."""
     return max((threshold for threshold in budget.notify if use.fraction >= threshold), default=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweepstack.billing.budget import Use
+from sweepstack.billing.budget import BudgetUse
 from sweepstack.billing.ledger import HOUR
 from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import Journal
@@ -34,7 +34,7 @@ class Forecast:
         return f"about {' and '.join(parts)} at the end" if parts else ""
 
 
-def forecast(use: Use, *, hours_left: float | None, boxes: int, per_hour: float | None) -> Forecast:
+def forecast(use: BudgetUse, *, hours_left: float | None, boxes: int, per_hour: float | None) -> Forecast:
     """`per_hour`: USD per hour of all boxes that will run until the end, `boxes` of them."""
     if hours_left is None:
         return Forecast(None, None, None)
@@ -73,7 +73,7 @@ def hours_left(journals: Sequence[Journal], outlook: Outlook, now: datetime) -> 
     return seconds / outlook.slots / HOUR
 
 
-def lasts(budget: Budget, use: Use, *, boxes: int, per_hour: float | None) -> float | None:
+def lasts(budget: Budget, use: BudgetUse, *, boxes: int, per_hour: float | None) -> float | None:
     """Hours until what is left of the budget is used up at this rate; None where the rate is not known or nothing."""
     limits: list[float] = []
     if budget.usd is not None and per_hour:
@@ -83,7 +83,7 @@ def lasts(budget: Budget, use: Use, *, boxes: int, per_hour: float | None) -> fl
     return max(min(limits), 0.0) if limits else None
 
 
-def preview_line(budget: Budget, use: Use, seen: Forecast, outlook: Outlook) -> tuple[bool, str]:
+def preview_line(budget: Budget, use: BudgetUse, seen: Forecast, outlook: Outlook) -> tuple[bool, str]:
     """Whether it is a warning, and the one line about the budget: use, projection, how long the rest lasts."""
     per_hour = None if outlook.price_per_hour is None else outlook.price_per_hour * outlook.boxes
     words = [f"budget: {use.text()}"]

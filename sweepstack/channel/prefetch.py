@@ -87,7 +87,7 @@ class PrefetchesBoxes(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PrefetchedAnswer:
     """What came for one question: data and a value, or what the call has to raise."""
 
     data: bytes
@@ -106,11 +106,11 @@ class Answers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, Answer] = {}
+        self._known: dict[str, PrefetchedAnswer] = {}
         self._newest: list[Newest] = []
         self._at = -float("inf")
 
-    def keep(self, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
+    def keep(self, questions: Sequence[Question], answers: Sequence[PrefetchedAnswer]) -> None:
         """Instead of all that was known. Raises Unreachable for answers that can't be any."""
         known, ends = {}, []
         for question, answer in zip(questions, answers, strict=True):
@@ -123,7 +123,7 @@ class Answers:
         with self._lock:
             self._known, self._newest, self._at = known, ends, time.monotonic()
 
-    def take(self, verb: str, args: Mapping[str, Any]) -> Answer | None:
+    def take(self, verb: str, args: Mapping[str, Any]) -> PrefetchedAnswer | None:
         """The answer to this very request, the first time that it is asked for."""
         with self._lock:
             self._age()

@@ -14,8 +14,8 @@ from sweepstack.cli.target import Target
 from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles import dates, facts
-from sweepstack.profiles.facts import VERB_WORDS, DatedFact, Leaning
+from sweepstack.profiles import dated_facts, dates
+from sweepstack.profiles.dated_facts import VERB_WORDS, DatedFact, Leaning
 from sweepstack.profiles.load import load_profile, platforms
 from sweepstack.profiles.model import Profile
 
@@ -66,13 +66,13 @@ def relied(
     old = {
         fact.name: fact
         for profile in profiles.values()
-        for fact in facts.facts_of(profile, day)
+        for fact in dated_facts.facts_of(profile, day)
         if verb in fact.leans and fact.stale()
     }
     for name in names:
         if name not in old:
             raise No(f"fact {name}: {_not_needed(name, profiles, old, verb, day)}", [STALE])
-    counted = {name: before[name] for name, fact in old.items() if facts.covers(before.get(name), fact, day)}
+    counted = {name: before[name] for name, fact in old.items() if dated_facts.covers(before.get(name), fact, day)}
     missing = [fact for name, fact in old.items() if name not in counted and name not in names]
     if missing:
         raise _refusal(missing, verb, before, spelled([fact.name for fact in missing]))
@@ -96,13 +96,13 @@ def _not_needed(
     """Why this name accepts nothing here."""
     if not profiles:
         return "no fact of a profile is relied on here; leave it out"
-    known = {fact.name: fact for profile in profiles.values() for fact in facts.facts_of(profile, day)}
+    known = {fact.name: fact for profile in profiles.values() for fact in dated_facts.facts_of(profile, day)}
     fact = known.get(name)
     if fact is None:
         return f"there is no such fact here{did_you_mean(name, old or known)}"
     if verb not in fact.leans:
         return f"{VERB_WORDS[verb]} does not lean on it; leave it out"
-    return f"it is of {fact.stamp}, {facts.months_words(fact.age)} old, and needs no acceptance; leave it out"
+    return f"it is of {fact.stamp}, {dated_facts.months_words(fact.age)} old, and needs no acceptance; leave it out"
 
 
 def profiles_of(target: Target, whose: Iterable[tuple[str | None, str]]) -> dict[str, Profile]:

@@ -39,7 +39,7 @@ SECTIONS = (
 )
 """A command in none of these sections is shown last, under "More"."""
 EARLY = ("status", "pull", "verify")
-"""These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early`."""
+"""These commands ask the engine before anything else, because that takes longest: see `sweepstack.cli.early_state`."""
 
 
 class Verbs(TyperGroup):

@@ -11,7 +11,7 @@ from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.cell_store import Copies, find_seal
 from sweepstack.evidence.unsealed import of_cell
-from sweepstack.evidence.unsealed import read as read_unsealed
+from sweepstack.evidence.unsealed import read_attempt_copy as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError

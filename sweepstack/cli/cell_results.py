@@ -97,7 +97,7 @@ class CellFiles:
         return file
 
 
-def gather(
+def read_results(
     sources: Sources, snapshot: Snapshot, cells: Sequence[Cell], states: Mapping[str, CellView], everything: bool
 ) -> tuple[list[CellResult], set[str]]:
     """The results, and the names of the missing cells."""

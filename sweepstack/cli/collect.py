@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sweepstack.billing.ledger import spent
-from sweepstack.billing.unheld import unheld
+from sweepstack.billing.unlaunched import unheld
 from sweepstack.channel import prefetch
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.cli.accepted_facts import candidates
@@ -51,20 +51,20 @@ from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.observe import Ahead, keep_journals, observe
-from sweepstack.operations.strays.held import adopt_command, held_by_another, renamed_from
-from sweepstack.operations.strays.sweep import SEARCH_SECONDS, Search, cells_of_forgotten, identity_of, search
+from sweepstack.operations.strays.beside_sweep import SEARCH_SECONDS, Search, cells_of_forgotten, identity_of, search
+from sweepstack.operations.strays.other_backends import adopt_command, held_by_another, renamed_from
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.platforms.registry import has_address, load_platform, payer, volume_channel
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown import who_signed
-from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import still_billed
-from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.handover_records import known_handover
 from sweepstack.teardown.launched import copied_journal
 from sweepstack.teardown.policy_check import binds
 from sweepstack.teardown.revocation import torn
@@ -286,7 +286,7 @@ class _Look:
         approval, unreadable = box.approval, box.unread.get("approval")
         verdict = may_end(BoxEnding(known, approval, seen), now=now, full=False)
         checked = [("the state", approval, verdict.unsigned)]
-        for recorded in () if verdict.allowed else on_record(known):  # a delete uses it if the state has none
+        for recorded in () if verdict.allowed else recorded_approvals(known):  # a delete uses it if the state has none
             if recorded == approval:
                 continue
             by_record = may_end(BoxEnding(known, recorded, seen), now=now, full=False)
@@ -325,7 +325,7 @@ class _Look:
             journal=journal,
             copied=journal is not None and seen.journal is None and not gone,
             proposed=by_file,
-            approvals=who_signed.on_record(
+            approvals=who_signed.signature_states(
                 checked, facts.native_id, sweep_of(facts, store), binds(facts, store), now=now
             ),
             claims_cleared=any(one.clearance.startswith("cleared") for one in (box, gate) if one is not None),
@@ -339,7 +339,7 @@ class _Look:
 
 def _approved(known: BoxContext, box: BoxEntry, proposed: Approval | None) -> bool:
     """Whether an approval, valid or not, exists for this box, so that `may_end` has something to check."""
-    return bool(proposed or box.approval) or next(iter(on_record(known)), None) is not None
+    return bool(proposed or box.approval) or next(iter(recorded_approvals(known)), None) is not None
 
 
 def _bare(record: BoxRecord | None, promised: int) -> str:

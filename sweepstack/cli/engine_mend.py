@@ -10,9 +10,9 @@ from sweepstack.cli.output import No
 from sweepstack.cli.sources import Sources
 from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
-from sweepstack.evidence.backend_lease import engine_locks, file_folder
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import engine_locks, file_folder
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.status.engine.state import away

@@ -12,7 +12,7 @@ from sweepstack.cli.narrow_streams import widen
 
 
 def main() -> None:
-    """Runs one command and ends the process, by `end`. An error that no command handles passes through."""
+    """Runs one command and ends the process, by `exit_fast`. An error that no command handles passes through."""
     _with_streams()
     widen()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search reads the metadata of every distribution
@@ -27,7 +27,7 @@ def main() -> None:
     except SystemExit as left:
         if not isinstance(left.code, int | None):
             raise
-        end(left.code or 0)
+        exit_fast(left.code or 0)
 
 
 def _with_streams() -> None:
@@ -44,7 +44,7 @@ def _with_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
-def end(code: int) -> None:
+def exit_fast(code: int) -> None:
     """Ends the process as Python does, but leaves the memory to the system instead of taking it apart (70 ms). Returns
     where that would cut something off: while a thread works on that Python would wait for."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):

@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.operations.events.channels import Channel, channels_of
 from sweepstack.operations.events.deliver import Delivery, deliver
 from sweepstack.operations.events.event import Event
-from sweepstack.operations.events.sweep import events_of
+from sweepstack.operations.events.holding_now import events_of
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import Snapshot
 

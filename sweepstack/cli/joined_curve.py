@@ -13,7 +13,7 @@ Reader = Callable[[int], tuple[str, list[Row]]]
 
 
 @dataclass(frozen=True)
-class Part:
+class EarlierRows:
     """What an earlier try gave: its first rows, before those of the tries that followed."""
 
     attempt: int
@@ -21,10 +21,10 @@ class Part:
     rows: tuple[Row, ...]
 
 
-def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[Part, ...]:
+def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[EarlierRows, ...]:
     """The parts that lead up to these rows of an attempt, the earliest first. Empty where nothing is missing before
     them, or no earlier try fits without a gap. An earlier file is read only where something is missing."""
-    found: list[Part] = []
+    found: list[EarlierRows] = []
     first = rows
     while attempt > 1 and begins_late(first, x):
         attempt -= 1
@@ -36,6 +36,6 @@ def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[Par
         if before and not part:
             break
         if part:
-            found.insert(0, Part(attempt, source, tuple(part)))
+            found.insert(0, EarlierRows(attempt, source, tuple(part)))
             first = part
     return tuple(found)

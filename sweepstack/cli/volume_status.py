@@ -26,16 +26,16 @@ from sweepstack.operations.volumes.end_check import (
     policies,
     stack_of,
 )
-from sweepstack.operations.volumes.records import Survey, recorded
+from sweepstack.operations.volumes.mounting_sweeps import Survey, recorded
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.who_signed import OnRecord, on_record, signed
+from sweepstack.teardown.who_signed import OnRecord, signature_states, signed
 
 
 @dataclass(frozen=True)
-class Kept:
+class VolumeOfState:
     """One volume of the state. `verdict`: whether it may end by the approval in the stack file. `approvals`: those of
     its end, by whom each is signed."""
 
@@ -71,7 +71,7 @@ class Holding:
     `orphans`: volumes with its tag that are not in its state; `problems`: what is not known.
     """
 
-    volumes: tuple[Kept, ...] = ()
+    volumes: tuple[VolumeOfState, ...] = ()
     orphans: tuple[VolumeRecord, ...] = ()
     problems: list[str] = field(default_factory=list)
 
@@ -108,7 +108,9 @@ def holding(sources: Sources, ask: Callable[[Sequence[str]], Survey] | None = No
         volume = VolumeContext.of_entry(entry)
         seen, _ = observe_volume(volume, found.of(entry.native_id))
         verdict = may_end(VolumeEnding(volume, approval, seen, found), full=False)
-        kept.append(Kept(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict)))
+        kept.append(
+            VolumeOfState(volume.facts, seen, verdict, _approvals(entry, volume, seen, found, approval, verdict))
+        )
         if kept[-1].state == "unknown":
             held.problems.append(f"volume {entry.name}: {seen.account_problem or seen.note or 'not known'}")
     held.volumes = tuple(kept)
@@ -133,7 +135,7 @@ def _approvals(
         )
     checked.append(("the stack file", proposed, verdict.unsigned))
     binds, now = policies(volume), datetime.now(UTC)
-    return on_record(checked, entry.native_id, stack_of(volume.facts), binds, now=now)
+    return signature_states(checked, entry.native_id, stack_of(volume.facts), binds, now=now)
 
 
 def adapters_of(sources: Sources) -> set[str]:
@@ -145,7 +147,7 @@ def adapters_of(sources: Sources) -> set[str]:
     return found
 
 
-def as_json(one: Kept) -> dict[str, Any]:
+def as_json(one: VolumeOfState) -> dict[str, Any]:
     """The volume in the JSON document."""
     return {
         "name": one.facts.name,

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import SweepConfig
-from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, shape_at, shown
+from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, quoted_value, shape_at
 from sweepstack.config.secrets import ENV_NAME, RawMistakes, may_be_a_value, secrets_in
 from sweepstack.config.types import relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
@@ -307,7 +307,7 @@ def _quoted(loc: Loc, command: str, roster: Roster, known: set[str]) -> RawMista
             continue
         wrong = (cell for cell in roster.cells if is_changed(cell.params.get(name), place))
         if (cell := next(wrong, None)) is not None:
-            of = f" (in {cell.name} it is {shown(cell.params[name])})"
+            of = f" (in {cell.name} it is {quoted_value(cell.params[name])})"
             instead = _INSTEAD[place].format(of=of, name=f"{{{name}}}")
             yield (
                 loc,

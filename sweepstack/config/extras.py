@@ -11,7 +11,7 @@ from sweepstack.core.extras import lacks, of_platform
 from sweepstack.onbox.common.errors import ConfigError
 
 
-def missing(config: StackConfig | StoreConfig) -> dict[str, str]:
+def missing_extras(config: StackConfig | StoreConfig) -> dict[str, str]:
     """Extra → what is missing for which key of the stack file, and the command that installs it. Imports nothing."""
     found: dict[str, str] = {}
     for key, extra in _named(config):
@@ -22,7 +22,7 @@ def missing(config: StackConfig | StoreConfig) -> dict[str, str]:
 
 def refuse_missing(config: StackConfig | StoreConfig) -> None:
     """Raises ConfigError, which names the stack file, the key and the command, for each extra that is missing."""
-    if problems := list(missing(config).values()):
+    if problems := list(missing_extras(config).values()):
         raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in problems), problems)
 
 

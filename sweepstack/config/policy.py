@@ -111,7 +111,7 @@ class ReadPolicy:
         return f"{self._shown} line {self._document.line((key,))}"
 
 
-def read(source: PolicyText, shown: str = FILE) -> ReadPolicy:
+def parse_policy(source: PolicyText, shown: str = FILE) -> ReadPolicy:
     """The policy in a text. Raises ConfigError with all mistakes; `shown` is what messages call the text."""
     document = parse_document(source.text, shown)
     mistakes = [Mistake(flaw.line, ".".join(map(str, flaw.loc)), flaw.text, Policy) for flaw in document.flaws]

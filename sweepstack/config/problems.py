@@ -56,10 +56,10 @@ def dotted(loc: Loc, *, all_ascii: bool = False) -> str:
 
 def keyed(loc: Loc, value: Any) -> str:
     """The key with its value, if the value may be shown."""
-    return f"{dotted(loc)}: {shown(value)}" if may_show(loc, value) else dotted(loc)
+    return f"{dotted(loc)}: {quoted_value(value)}" if may_show(loc, value) else dotted(loc)
 
 
-def shown(value: Any) -> str:
+def quoted_value(value: Any) -> str:
     """A value as messages quote it."""
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -35,7 +35,7 @@ from sweepstack.config.types import (
     wrong,
 )
 
-__all__ = ["FittingMount", "Gpu", "Mount", "MountPath", "Placed", "Placement", "Resources"]
+__all__ = ["FittingMount", "Gpu", "Mount", "MountPath", "PlacedOffer", "Placement", "Resources"]
 
 
 CLUSTER_KEYS = ("partition", "account", "qos", "constraint", "gres", "time", "sbatch")
@@ -182,7 +182,7 @@ def _fits(mount: Mount) -> Mount:
 FittingMount = Annotated[Mount, AfterValidator(_fits)]
 
 
-class Placed(Shape):
+class PlacedOffer(Shape):
     """The offer that was chosen for one box."""
 
     anchor: ClassVar[str] = "placed"
@@ -206,7 +206,7 @@ class Placement(Shape):
     anchor: ClassVar[str] = "placement"
     platform: PlatformName
     """one of `candidates`"""
-    boxes: dict[BoxKey, Placed] = Field(default_factory=dict)
+    boxes: dict[BoxKey, PlacedOffer] = Field(default_factory=dict)
     """box → the offer that was chosen for it: [placed](#placed)"""
     at: datetime
     """when"""

@@ -20,8 +20,8 @@ from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from sweepstack.config.rent import Gpu, Mount, Resources
 from sweepstack.config.secrets import secret_params, secrets_by_place
-from sweepstack.config.store import StoreShape
 from sweepstack.config.types import Shape
+from sweepstack.config.volume_stack import StoreShape
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.core.roster import Roster, examine

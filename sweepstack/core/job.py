@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweepstack.core.lease import LeaseFacts
+from sweepstack.core.lease_terms import LeaseFacts
 from sweepstack.core.records import CellName, Digest, Record
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.placeholders import own_file

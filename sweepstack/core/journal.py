@@ -487,7 +487,7 @@ def could_not_stop(journal: Journal | None, now: datetime, price_per_hour: float
     return f"{BEGINS}, could not ({tried}{last.get('native', 'its command')}: {why}): it still bills{bills}"
 
 
-class Look(Record):
+class LastLook(Record):
     """All that one look read of a box between the end of its runner and our stop (`teardown.box_check`).
 
     `head`: that of its journal, which was copied; `files`, `problem`: of its own tiers (`Listing`); `started_at`: the
@@ -511,7 +511,8 @@ class Rest(Record):
     """Written when a box's runner was ended for a stop, and again when something is to be started there.
 
     `head`: that of the journal then, which was copied; None: something may have been started since. `look`: the digest
-    of the `Look` before that stop, written once the platform proves that the box stands still; None: there was none.
+    of the `LastLook` before that stop, written once the platform proves that the box stands still; None: there was
+    none.
     """
 
     box: str

@@ -117,7 +117,7 @@ def number(value: Any) -> float | None:
         return None
 
 
-def shown(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     """A number for people: whole ones whole, others with four digits."""
     if value is None:
         return ""
@@ -187,7 +187,7 @@ def point(last: Row | None, x: str, metrics: Sequence[str]) -> Point | None:
     across, up = number(last.get(x)), number(last.get(curve)) if curve else None
     if across is None and up is None:
         return None
-    return Point(shown(across), "" if up is None else f"{up:.4g}", across, up)
+    return Point(number_text(across), "" if up is None else f"{up:.4g}", across, up)
 
 
 def nan_since(rows: Sequence[Row], x: str, metrics: Sequence[str]) -> str:
@@ -200,5 +200,5 @@ def nan_since(rows: Sequence[Row], x: str, metrics: Sequence[str]) -> str:
             continue
         if math.isfinite(value):
             break
-        found = shown(number(row.get(x))) or "?"
+        found = number_text(number(row.get(x))) or "?"
     return found

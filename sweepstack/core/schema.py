@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
-def newer(version: Any, known: int = SCHEMA) -> str:
+def why_too_new(version: Any, known: int = SCHEMA) -> str:
     """Why what says that it is of this version can't be read here; empty where it can. `known`: the newest that can."""
     if not isinstance(version, int | float) or isinstance(version, bool) or version <= known:
         return ""

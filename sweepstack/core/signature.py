@@ -26,7 +26,7 @@ class SweepName(BaseModel):
 
 class Signature(BaseModel):
     """One signature. `sweep`: what it was given for, which is part of what was signed. `signature`: the armored SSHSIG
-    that `ssh-keygen -Y sign` wrote. What was signed: `sweepstack.teardown.signatures.document`."""
+    that `ssh-keygen -Y sign` wrote. What was signed: `sweepstack.teardown.signatures.signed_document`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

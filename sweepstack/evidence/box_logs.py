@@ -21,8 +21,8 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Record
 from sweepstack.core.timestamps import Moment
-from sweepstack.evidence import kept
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence import changing_copies
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
@@ -118,7 +118,7 @@ def copy(channel: Channel, before: BoxLogs, store: EvidenceStore, head: str) -> 
             text = _notice(start) + masked(data, hidden, cut=start > 0)
             known = logs.pop(path, None)  # those that were read now come last
             if known is None or known.sha256 != sha256_hex(text):
-                text = kept.put(store.objects, _key(before, path), text, _goes_on, partial(_clean, hidden))
+                text = changing_copies.put(store.objects, _key(before, path), text, _goes_on, partial(_clean, hidden))
             logs[path] = BoxLog(path=path, at=now, start=_part(text)[0], sha256=sha256_hex(text))
     except Unreachable:
         raise
@@ -150,7 +150,7 @@ def copy_last(
     return in_parallel({box: work}, LAST_SECONDS).get(box, late)
 
 
-def read(store: EvidenceStore, of_box: BoxLogs, log: BoxLog) -> bytes | None:
+def read_copied_log(store: EvidenceStore, of_box: BoxLogs, log: BoxLog) -> bytes | None:
     """What a copy has of the log, from `log.start` on; None where it is not there. Raises EvidenceError."""
     held = store.objects.read(_key(of_box, log.path))
     return None if held is None else held.data[len(_notice(log.start)) :]
@@ -210,7 +210,7 @@ def _clean(hidden: Sequence[bytes], text: bytes) -> bytes:
 
 
 def _goes_on(before: bytes, now: bytes) -> bool:
-    return kept.log_goes_on(_part(before), _part(now))
+    return changing_copies.log_goes_on(_part(before), _part(now))
 
 
 def _key(of_box: BoxLogs, path: str) -> str:

@@ -61,7 +61,7 @@ class Marker(Record):
     created_at: datetime
 
 
-def resolve(uri: str) -> ObjectStore:
+def object_store_at(uri: str) -> ObjectStore:
     """The object store at `file://<host>/<absolute path>` or `s3://<bucket>/<prefix>`; it need not exist. Asks nothing.
 
     Raises EvidenceElsewhere when it is a folder of another host, EvidenceError when it is no such address.
@@ -83,7 +83,7 @@ def resolve(uri: str) -> ObjectStore:
     return FolderStore(uri, Path("/" + path))
 
 
-class Moved(Record):
+class MovedEvidence(Record):
     """Left in a folder whose evidence was published: no command may use it by mistake any more."""
 
     to: str
@@ -125,10 +125,10 @@ def marker_on(objects: ObjectStore) -> Marker | None:
     return None if held is None else parse_record(Marker, held.data, objects.shown(MARKER))
 
 
-def moved_on(objects: ObjectStore) -> Moved | None:
+def moved_on(objects: ObjectStore) -> MovedEvidence | None:
     """Where the evidence on `objects` went, if it did."""
     held = objects.read(MOVED) if isinstance(objects, FolderStore) else None
-    return None if held is None else parse_record(Moved, held.data, objects.shown(MOVED))
+    return None if held is None else parse_record(MovedEvidence, held.data, objects.shown(MOVED))
 
 
 def require_marker(objects: ObjectStore) -> Marker:
@@ -175,13 +175,13 @@ def parse_record(kind: type[RecordT], data: bytes, where: str) -> RecordT:
         with contextlib.suppress(ValueError):
             raw = from_json(data)
     version = raw.pop(schema.KEY, None) if isinstance(raw, dict) else None
-    if why := schema.newer(version):
+    if why := schema.why_too_new(version):
         raise EvidenceDamaged(f"{where} can't be read here: {why}")
     try:
         return kind.model_validate_json(data) if version is None else kind.model_validate(raw)
     except ValidationError as error:
         with contextlib.suppress(ValueError, AttributeError):
-            why = schema.newer(from_json(data).get(schema.KEY)) or schema.unknown(error)
+            why = schema.why_too_new(from_json(data).get(schema.KEY)) or schema.unknown(error)
             if why:
                 raise EvidenceDamaged(f"{where} can't be read here: {why}") from error
         raise EvidenceDamaged(f"{where} is damaged: {schema.first(error)}") from error
@@ -201,7 +201,7 @@ def evidence_on(channel: Channel, uri: str, tiers: tuple[str, ...]) -> tuple[str
     PlatformError, OSError where its answer is not known: then it may lie there.
     """
     try:
-        objects = resolve(uri)
+        objects = object_store_at(uri)
     except EvidenceError:
         return None
     if not isinstance(objects, FolderStore):
@@ -220,7 +220,7 @@ def moved_to(uri: str, identity: str, likely: Iterable[str | None]) -> tuple[Pat
     look at; beside them each folder that lies beside `uri`. None if it is found nowhere, or is no folder of this host.
     Reads markers alone; raises nothing."""
     try:
-        objects = resolve(uri)
+        objects = object_store_at(uri)
     except EvidenceError:
         return None
     if not isinstance(objects, FolderStore) or os.path.lexists(objects.root):
@@ -230,7 +230,7 @@ def moved_to(uri: str, identity: str, likely: Iterable[str | None]) -> tuple[Pat
         beside = [f"{uri.rpartition('/')[0]}/{name}" for name in sorted(os.listdir(objects.root.parent))]
     for place in dict.fromkeys([*likely, *beside[:MOST_BESIDE]]):
         with contextlib.suppress(EvidenceError, OSError):
-            there = resolve(place or "")
+            there = object_store_at(place or "")
             marker = read_marker(there) if isinstance(there, FolderStore) else None
             if marker is not None and marker.identity == identity and isinstance(there, FolderStore):
                 return there.root, objects.root

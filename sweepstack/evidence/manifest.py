@@ -52,7 +52,7 @@ def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:
         raise ManifestRefused(f"its manifest is damaged: {where + ': ' if where else ''}{first['msg']}") from None
     except (ValueError, RecursionError):
         raise ManifestRefused("its manifest is damaged: not JSON") from None
-    if why := schema.newer(manifest.schema_, LATER):
+    if why := schema.why_too_new(manifest.schema_, LATER):
         raise ManifestRefused(f"its manifest can't be read here: {why}")
     if manifest.schema_ not in (SCHEMA, LATER):
         raise ManifestRefused(f"its manifest is of schema {manifest.schema_}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from sweepstack.core.records import Record
 from sweepstack.evidence import file_index, location
 from sweepstack.evidence.cell_store import SUPERSEDED, FolderCopies, Known
-from sweepstack.evidence.location import MARKER, MOVED, PUBLISHED, Marker, Moved, Published, parse_record
+from sweepstack.evidence.location import MARKER, MOVED, PUBLISHED, Marker, MovedEvidence, Published, parse_record
 from sweepstack.evidence.manifest import MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT, FolderStore
 from sweepstack.evidence.pull import only_one
@@ -61,7 +61,7 @@ def publish(source: str, target: str, progress: Progress | None = None) -> Publi
     EvidenceError: not a folder of this host, a target that is in use, no answer; then nothing is closed, or the folder
     is closed and the same command goes on.
     """
-    old, new = location.resolve(source), location.resolve(target)
+    old, new = location.object_store_at(source), location.object_store_at(target)
     if not isinstance(old, FolderStore) or not isinstance(new, S3Store):
         raise EvidenceError(f"evidence is published from a folder to s3://bucket/prefix, not from {source} to {target}")
     marker, moved = location.marker_on(old), location.moved_on(old)
@@ -150,7 +150,7 @@ def _claim(old: FolderStore, new: S3Store, marker: Marker) -> Published | None:
 
 def _close(old: FolderStore, new: S3Store, marker: Marker) -> None:
     if location.moved_on(old) is None:
-        old.write(MOVED, _bytes(Moved(to=new.uri, identity=marker.identity, at=datetime.now(UTC))))
+        old.write(MOVED, _bytes(MovedEvidence(to=new.uri, identity=marker.identity, at=datetime.now(UTC))))
 
 
 class _Work:

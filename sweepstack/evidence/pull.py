@@ -25,7 +25,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.records import FileEntry
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.box_logs import hidden_on, masked
-from sweepstack.evidence.kept import log_goes_on, put
+from sweepstack.evidence.changing_copies import log_goes_on, put
 from sweepstack.evidence.manifest import (
     MANIFEST,
     MAX_MANIFEST,
@@ -336,7 +336,7 @@ def _write(store: EvidenceStore, box: str, generation: int, brought: Sequence[Un
     store.update_record(record_of(box, generation), UnsealedOfBox, change)
 
 
-class Left(NamedTuple):
+class AttemptFile(NamedTuple):
     """A file that an attempt left: its path inside the attempt's folder, its bytes, and where it is read from on the
     box; "" where it is none that can be copied, `why`. `linked`: another file may be the same."""
 
@@ -347,7 +347,7 @@ class Left(NamedTuple):
     linked: bool = False
 
 
-Files = list[Left]
+Files = list[AttemptFile]
 
 
 class _Work:
@@ -386,7 +386,7 @@ class _Work:
             one = folders.get("/".join(parts[:depth]))
             inside = "/".join(parts[depth:])
             if one is not None and (inside in (LOG, "out") or inside.startswith("out/")):
-                found[one][0].append(Left(inside, size, source, why, linked))
+                found[one][0].append(AttemptFile(inside, size, source, why, linked))
 
         for path, size, _ in listing.files:
             add(path, size, path)

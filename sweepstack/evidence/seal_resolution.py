@@ -155,7 +155,7 @@ class SweepJournals:
         return ""
 
 
-def gather(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
+def sweep_journals(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
     """Reads births, losses and pulled journals, and puts them beside what was seen. Raises EvidenceError."""
     found = SweepJournals(births={(birth.box, birth.generation): birth for birth in store.births()})
     for loss in store.losses():

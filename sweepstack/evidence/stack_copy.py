@@ -10,7 +10,7 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from sweepstack.evidence.kept import put
+from sweepstack.evidence.changing_copies import put
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import EvidenceError

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from sweepstack.core.journal import Journal, Look, Rest, parse_journal
+from sweepstack.core.journal import Journal, LastLook, Rest, parse_journal
 from sweepstack.core.records import Approval, Birth, Launch, Lease, LedgerEntry, Loss, Receipt, Record, Teardown
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, FolderCopies, Known
+from sweepstack.evidence.changing_copies import SUPERSEDED, write_once
 from sweepstack.evidence.file_index import read_index
-from sweepstack.evidence.kept import SUPERSEDED, write_once
 from sweepstack.evidence.location import Marker, RecordT, parse_record
 from sweepstack.evidence.object_store import ABSENT, FolderStore, Held, ObjectStore
 from sweepstack.evidence.s3.cell_store import S3Copies
@@ -180,7 +180,7 @@ class EvidenceStore(RecordFiles):
         Raises EvidenceElsewhere (another host), EvidenceMissing (nothing, or no marker in it), EvidenceDamaged,
         EvidenceError (unknown: no answer, wrong keys).
         """
-        objects = location.resolve(uri)
+        objects = location.object_store_at(uri)
         return cls(objects, location.require_marker(objects))
 
     @classmethod
@@ -189,13 +189,13 @@ class EvidenceStore(RecordFiles):
 
         Raises EvidenceError when it is another sweep's, or holds evidence without a marker.
         """
-        objects = location.resolve(uri)
+        objects = location.object_store_at(uri)
         return cls(objects, location.make_marker(objects, identity, project, stack))
 
     @staticmethod
     def read_marker(uri: str) -> Marker | None:
         """Whose evidence is at `uri`; None when there is no marker there, or no such folder on this host."""
-        return location.read_marker(location.resolve(uri))
+        return location.read_marker(location.object_store_at(uri))
 
     @property
     def shown(self) -> str:
@@ -277,7 +277,7 @@ class EvidenceStore(RecordFiles):
         rest, journal = self.rest(box, generation), self.journal(box, generation)
         return journal if rest is not None and journal is not None and rest.speaks_for(native_id, journal) else None
 
-    def look(self, rest: Rest) -> Look | None:
+    def look(self, rest: Rest) -> LastLook | None:
         """The look that `rest` names; its digest is worked out from its bytes. None where there is none. Raises
         EvidenceMissing, EvidenceDamaged."""
         if rest.look is None:
@@ -288,9 +288,9 @@ class EvidenceStore(RecordFiles):
             raise EvidenceMissing(f"{self.objects.shown(key)} is not there: what was read before the stop is not known")
         if digest_of_bytes(data) != rest.look:
             raise EvidenceDamaged(f"{self.objects.shown(key)} was edited or damaged: it is not what the stop wrote")
-        return parse_record(Look, data, self.objects.shown(key))
+        return parse_record(LastLook, data, self.objects.shown(key))
 
-    def write_look(self, look: Look) -> str:
+    def write_look(self, look: LastLook) -> str:
         """Writes what was read before a stop, for its box and generation. Returns its digest."""
         self._write(self._record("looks", look.box, look.generation), look)
         return digest_of_bytes(location.written_record(look))

@@ -113,7 +113,9 @@ def ended_unsealed(journal: Journal, *, dead: bool) -> list[tuple[str, int]]:
     return list(found)
 
 
-def missing(store: EvidenceStore, box: str, generation: int, journal: Journal, *, dead: bool) -> list[tuple[str, int]]:
+def uncopied_attempts(
+    store: EvidenceStore, box: str, generation: int, journal: Journal, *, dead: bool
+) -> list[tuple[str, int]]:
     """The attempts that ended on the box without a seal and of which nothing was copied. Raises EvidenceError."""
     ended = ended_unsealed(journal, dead=dead)
     if not ended:
@@ -122,7 +124,9 @@ def missing(store: EvidenceStore, box: str, generation: int, journal: Journal, *
     return [one for one in ended if one not in known]
 
 
-def problems(store: EvidenceStore, box: str, generation: int, kills: Collection[str], seen: Observation) -> list[str]:
+def why_logs_hold_box(
+    store: EvidenceStore, box: str, generation: int, kills: Collection[str], seen: Observation
+) -> list[str]:
     """Why the box may not end: logs of attempts without a seal would die that are in no copy. Empty when none would.
 
     `kills`: the tiers that die, all of them where it is empty.
@@ -130,7 +134,7 @@ def problems(store: EvidenceStore, box: str, generation: int, kills: Collection[
     if seen.journal is None or (kills and box_layout.HOME.split("/")[0] not in kills):
         return []
     try:
-        lacking = missing(store, box, generation, seen.journal, dead=not seen.runner_alive)
+        lacking = uncopied_attempts(store, box, generation, seen.journal, dead=not seen.runner_alive)
     except EvidenceError as error:
         return [str(error)]
     named = ", ".join(f"{cell} (attempt {attempt})" for cell, attempt in lacking[:3])
@@ -144,7 +148,7 @@ def dying(store: EvidenceStore, box: str, generation: int, journal: Journal | No
     `journal`: None where the box can't be read, so that only what is on record is told. Raises EvidenceError.
     """
     known = of_box(store, box, generation).attempts
-    lacking = missing(store, box, generation, journal, dead=dead) if journal is not None else []
+    lacking = uncopied_attempts(store, box, generation, journal, dead=dead) if journal is not None else []
     words = []
     if lacking:
         names = list(dict.fromkeys(cell for cell, _ in lacking))
@@ -181,7 +185,7 @@ def of_cell(store: EvidenceStore, cell: str) -> list[CopiedAttempt]:
     return sorted(found, key=lambda one: (one.generation, one.attempt.attempt, one.box))
 
 
-def read(store: EvidenceStore, found: CopiedAttempt, path: str) -> bytes | None:
+def read_attempt_copy(store: EvidenceStore, found: CopiedAttempt, path: str) -> bytes | None:
     """The copy of a file of such an attempt (`log.txt`, `out/…`); None where none was made. Raises EvidenceError."""
     if all(file.path != path for file in found.attempt.files):
         return None

@@ -57,11 +57,11 @@ from sweepstack.evidence.manifest import (
     manifest_digest,
     parse_manifest,
 )
-from sweepstack.evidence.seal_resolution import BoxView, StateAndReason, SweepJournals, gather
+from sweepstack.evidence.seal_resolution import BoxView, StateAndReason, SweepJournals, sweep_journals
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.command import CODE
-from sweepstack.loaders.pool import Job, WorkersBroken, deadline_for, read_all
+from sweepstack.loaders.pool import FileToRead, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.placeholders import own_file
@@ -180,7 +180,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     reader = _reader(request)
     specs = {spec.path: spec for spec in request.artifacts}
     clock = Clock()
-    journals = gather(request.store, request.boxes)
+    journals = sweep_journals(request.store, request.boxes)
     clock.lap("records")
     copies: list[_Copy] = []
 
@@ -353,7 +353,7 @@ def _read(
     progress: Progress | None,
 ) -> None:
     """Reads the files of all copies that count, while the next copies are still being looked at."""
-    said = Said(progress)
+    said = VerifyProgress(progress)
     jobs: dict[str, tuple[_Copy, FileEntry]] = {}
     check = request.check.root if request.check else None
 
@@ -362,17 +362,17 @@ def _read(
         said.to_fetch += sum(file.size for file in files)
         return copy.place.here(copy.name, files, lambda _, count: said.fetched(name, count)) if files else {}
 
-    def work() -> Iterator[Job]:
+    def work() -> Iterator[FileToRead]:
         ours, theirs = tee(looked)
         for copy, paths in zip(ours, each(request.store.copies, here, theirs), strict=True):
             for file in _wanted(copy):
                 path = paths[file.path]
                 jobs[path] = (copy, file)
                 said.to_read += file.size
-                yield Job(path, copy.specs.get(file.path), file.sha256, file.size, check)
+                yield FileToRead(path, copy.specs.get(file.path), file.sha256, file.size, check)
         clock.lap("folders")
 
-    def read(job: Job, count: int) -> None:
+    def read(job: FileToRead, count: int) -> None:
         said.read(jobs[job.path][0].cell.name, count)
 
     results = read_all(work(), reader=reader, workers=request.workers, seconds=request.seconds, progress=read)
@@ -582,7 +582,7 @@ class Clock:
         self._begin = now
 
 
-class Said:
+class VerifyProgress:
     """Adds up what is brought here, where the evidence is not on this machine, and what workers read. A count that is
     slightly off does no harm, so there is no lock."""
 
@@ -606,7 +606,7 @@ class Said:
 
 @dataclass(frozen=True)
 class CheckCode:
-    """`root` is what a `loaders.pool.Job` names as its `check`; `digest` is the work dir's (`sha256:<hex>`)."""
+    """`root` is what a `loaders.pool.FileToRead` names as its `check`; `digest` is the work dir's (`sha256:<hex>`)."""
 
     root: str
     digest: str

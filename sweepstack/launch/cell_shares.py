@@ -1,8 +1,8 @@
 """Which box is to run which cell, by what is known of a sweep; and which boxes have nothing to run.
 
-Asked for by the program, gathered and answered by the provider (`provider.sharing`), which alone may look at records
-and boxes. Pure: it proposes, and the same in every process. That no cell runs twice is the work of the one move there
-is (`operations.cell_moves`).
+Asked for by the program, gathered and answered by the provider (`provider.split_invoke`), which alone may look at
+records and boxes. Pure: it proposes, and the same in every process. That no cell runs twice is the work of the one move
+there is (`operations.cell_moves`).
 
 Cells are split by count or by measured time (`by_count`, `by_time`), those that may still be placed or moved. Cells
 that have started stay where they are. `held` says which box has which of the cells now; a cell leaves its box only
@@ -36,7 +36,7 @@ class AskedBox(Record):
     slots: int = 1
 
 
-class Asked(Record):
+class SplitQuestion(Record):
     """The program's question: whose evidence, which cells, and over which boxes. `pull_to` as the person wrote it.
     `up`: whether this is no preview, which writes nothing: what is read of the boxes is kept. `retry`: the
     counts of `cells.retry`."""
@@ -85,7 +85,7 @@ class BoxSeen:
 
 
 @dataclass(frozen=True)
-class Known:
+class SplitFacts:
     """What the evidence and the boxes say. `boxes`: by name; `retries`: cell → how often it was asked for again;
     `ending`: boxes of a teardown that is open: they are declared while a cell is left to train, so that their create
     says what is in its way. `unrecorded`: boxes whose birth record is lost, as a journal or a receipt says: their
@@ -104,14 +104,14 @@ class Known:
     refused: Sequence[str] = ()
 
 
-def by_names_alone(asked: Asked, why: str) -> Shares:
+def by_names_alone(asked: SplitQuestion, why: str) -> Shares:
     """Where the records can't be read: even by count, and every box is declared, since any of them may be there."""
     owner = by_count((cell.name for cell in asked.cells), _at_work(asked))
     cells = _listed(asked, owner, asked.boxes)
     return Shares(cells=cells, left={box: len(mine) for box, mine in cells.items()}, begun=True, unknown=why)
 
 
-def shares(asked: Asked, known: Known) -> Shares:
+def shares(asked: SplitQuestion, known: SplitFacts) -> Shares:
     """Cells that have started stay. Those that have not are split by time once one of the sweep was measured, else by
     count; sticky both ways. A box that is not there and gets nothing to do is not declared."""
     owner: dict[str, str] = {}
@@ -155,8 +155,8 @@ def shares(asked: Asked, known: Known) -> Shares:
 
 
 def _placed(
-    asked: Asked,
-    known: Known,
+    asked: SplitQuestion,
+    known: SplitFacts,
     free: Sequence[Cell],
     held: Mapping[str, str],
     running: Mapping[str, Sequence[CellProgress]],
@@ -188,7 +188,7 @@ def _remaining(expected: float, elapsed: float) -> float:
     return expected - elapsed if elapsed < expected else expected
 
 
-def _at_work(asked: Asked) -> list[str]:
+def _at_work(asked: SplitQuestion) -> list[str]:
     """Boxes that are to run; where none is, cells wait with those that are stopped."""
     return [name for name, box in asked.boxes.items() if box.want == "running"] or list(asked.boxes)
 
@@ -204,7 +204,7 @@ def _started_on(cell: str, there: Mapping[str, BoxSeen]) -> str | None:
 
 
 def _settled(
-    asked: Asked, verified: Collection[str], there: Mapping[str, BoxSeen], declared: Sequence[str]
+    asked: SplitQuestion, verified: Collection[str], there: Mapping[str, BoxSeen], declared: Sequence[str]
 ) -> dict[str, str]:
     """Verified cells are listed with the box that has them, and else with any: they are not run."""
     owner = {name: box for box, seen in there.items() for name in seen.given if name in verified}
@@ -212,7 +212,7 @@ def _settled(
     return owner | by_count(rest, [box for box in _at_work(asked) if box in declared] or declared)
 
 
-def _listed(asked: Asked, owner: Mapping[str, str], boxes: Collection[str]) -> dict[str, tuple[str, ...]]:
+def _listed(asked: SplitQuestion, owner: Mapping[str, str], boxes: Collection[str]) -> dict[str, tuple[str, ...]]:
     mine: dict[str, list[str]] = {box: [] for box in asked.boxes if box in boxes}
     for cell in asked.cells:
         if cell.name in owner:

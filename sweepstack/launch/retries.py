@@ -21,7 +21,7 @@ Begin = Literal["", "start", "set"]
 """With which checkpoints: those that are there, none, or the set before the newest."""
 
 
-def on_record(store: EvidenceStore) -> dict[str, Retry]:
+def recorded_retries(store: EvidenceStore) -> dict[str, Retry]:
     """The last retry that was asked for of each cell; empty where there was none."""
     record = store.record(RECORD, Retries)
     return dict(record.cells) if record else {}
@@ -82,7 +82,7 @@ def too_low(counts: Mapping[str, int], record: Mapping[str, Retry]) -> list[str]
     ]
 
 
-def newer(given: Mapping[str, Again], record: Mapping[str, Retry]) -> dict[str, Again]:
+def not_yet_recorded(given: Mapping[str, Again], record: Mapping[str, Retry]) -> dict[str, Again]:
     """Those of the stack file that are not on record yet."""
     return {
         name: again for name, again in given.items() if again.counted > (record[name].counted if name in record else 0)
@@ -91,7 +91,7 @@ def newer(given: Mapping[str, Again], record: Mapping[str, Retry]) -> dict[str, 
 
 def write_down(store: EvidenceStore, given: Mapping[str, Again], *, by: str, at: datetime) -> None:
     """Puts those of the stack file on record that are not there yet. Raises EvidenceError."""
-    new = newer(given, on_record(store)) if any(again.counted for again in given.values()) else {}
+    new = not_yet_recorded(given, recorded_retries(store)) if any(again.counted for again in given.values()) else {}
     if new:
         reason = "cells.retry of the stack file"
         add(store, {name: Retry(**again.model_dump(), by=by, at=at, reason=reason) for name, again in new.items()})

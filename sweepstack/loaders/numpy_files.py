@@ -19,7 +19,7 @@ from sweepstack.core.printable import printable
 from sweepstack.loaders.base import NO_NUMBER, NONE, Bad, Content, NonFinite, OpenFile, Unreadable, Unsupported, beyond
 from sweepstack.loaders.finite import FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
-from sweepstack.loaders.zipdir import Part, is_zip, read_directory
+from sweepstack.loaders.zipdir import ZipPart, is_zip, read_directory
 
 MAGIC = b"\x93NUMPY"
 MAX_TEXT = 10_000
@@ -117,12 +117,12 @@ class NpzFile:
                 found.add_floats(shown, constant=constant)
         return found
 
-    def _beginning(self, part: Part) -> bytes:
+    def _beginning(self, part: ZipPart) -> bytes:
         if part.compressed:
             return next(self.directory.unpack(part, min(MAX_HEADER, max(part.size, 1))), b"")
         return self.file.read(part.start, min(part.size, MAX_HEADER))
 
-    def _region(self, part: Part) -> Region:
+    def _region(self, part: ZipPart) -> Region:
         header = self.headers.get(part.name)
         if header is None:
             return Region(part.start, part.end, part.name, part.crc)

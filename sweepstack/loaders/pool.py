@@ -54,7 +54,7 @@ THREAD_CAPS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NU
 
 
 @dataclass(frozen=True)
-class Job:
+class FileToRead:
     """A file to read. `spec` None: its digest alone. `size` and `sha256` are what it must have.
 
     `check`: the folder that `load: command` runs in (see `loaders.command.Check`).
@@ -67,7 +67,7 @@ class Job:
     check: str | None = None
 
 
-Progress = Callable[[Job, int], None]
+Progress = Callable[[FileToRead, int], None]
 """Gets the bytes of a job read since the last call, from any thread."""
 
 
@@ -82,13 +82,13 @@ def cores() -> int:
 
 
 def read_all(
-    jobs: Iterable[Job],
+    jobs: Iterable[FileToRead],
     *,
     reader: Reader = "restricted",
     workers: int | None = None,
     progress: Progress | None = None,
     seconds: Callable[[int], float] = deadline_for,
-) -> Generator[tuple[Job, LoadResult], None, None]:
+) -> Generator[tuple[FileToRead, LoadResult], None, None]:
     """Reads all files and yields each with its result, as they are done.
 
     Small files are read while `jobs` still comes to know the next ones; the others after that, the largest first.
@@ -125,17 +125,17 @@ def read_all(
             thread.join()
 
 
-def _found(item: list[tuple[Job, LoadResult]] | BaseException) -> list[tuple[Job, LoadResult]]:
+def _found(item: list[tuple[FileToRead, LoadResult]] | BaseException) -> list[tuple[FileToRead, LoadResult]]:
     if isinstance(item, BaseException):
         raise item
     return item
 
 
-def _batches(jobs: Iterable[Job], workers: int) -> Iterator[list[Job]]:
+def _batches(jobs: Iterable[FileToRead], workers: int) -> Iterator[list[FileToRead]]:
     """What one worker gets at once: many small files, as soon as they are known; then each large one alone, the largest
     first; last of all what is left of the small ones, in parts, so that no worker is done long before another."""
-    large: list[Job] = []
-    small: list[Job] = []
+    large: list[FileToRead] = []
+    small: list[FileToRead] = []
     size = 0
     for job in jobs:
         if not _is_small(job):
@@ -153,7 +153,7 @@ def _batches(jobs: Iterable[Job], workers: int) -> Iterator[list[Job]]:
         yield small[begin : begin + part]
 
 
-def _is_small(job: Job) -> bool:
+def _is_small(job: FileToRead) -> bool:
     return job.size is not None and job.size <= SMALL_BYTES and (job.spec is None or job.spec.load != "command")
 
 
@@ -167,8 +167,8 @@ class _Died(SweepstackError):
         self.code = code
 
 
-_Waiting = queue.SimpleQueue[list[Job]]
-_Done = queue.SimpleQueue[list[tuple[Job, LoadResult]] | BaseException]
+_Waiting = queue.SimpleQueue[list[FileToRead]]
+_Done = queue.SimpleQueue[list[tuple[FileToRead, LoadResult]] | BaseException]
 
 
 class _Slot:
@@ -208,7 +208,7 @@ class _Slot:
             if self.process is not None:
                 _kill_group(self.process)
 
-    def _read_many(self, batch: list[Job]) -> list[tuple[Job, LoadResult]] | None:
+    def _read_many(self, batch: list[FileToRead]) -> list[tuple[FileToRead, LoadResult]] | None:
         """All of them by one request; None where the worker came to no end with it, so that each is read alone."""
         seconds = self.seconds(sum(job.size or 0 for job in batch))
         request = self._request(batch, seconds)
@@ -228,16 +228,16 @@ class _Slot:
                 self.progress(job, result.bytes)
         return found
 
-    def _halves(self, batch: list[Job]) -> list[tuple[Job, LoadResult]]:
+    def _halves(self, batch: list[FileToRead]) -> list[tuple[FileToRead, LoadResult]]:
         """The same for names so long that they don't fit into one request."""
         middle = len(batch) // 2
-        found: list[tuple[Job, LoadResult]] = []
+        found: list[tuple[FileToRead, LoadResult]] = []
         for half in (batch[:middle], batch[middle:]):
             together = self._read_many(half) if len(half) > 1 else None
             found += [(job, self._read(job)) for job in half] if together is None else together
         return found
 
-    def _read(self, job: Job) -> LoadResult:
+    def _read(self, job: FileToRead) -> LoadResult:
         seconds = self.seconds(job.size or 0)
         for attempt in (1, 2):
             try:
@@ -256,7 +256,7 @@ class _Slot:
                     return LoadResult(False, (f"its reader died ({_how(death.code)})",), unknown=True)
         raise AssertionError("unreachable")
 
-    def _ask(self, job: Job, seconds: float) -> LoadResult:
+    def _ask(self, job: FileToRead, seconds: float) -> LoadResult:
         deadline = monotonic() + seconds
         process = self._worker()
         assert process.stdout is not None
@@ -268,7 +268,7 @@ class _Slot:
             if self.progress:
                 self.progress(job, answer["progress"])
 
-    def _request(self, batch: list[Job], seconds: float) -> bytes:
+    def _request(self, batch: list[FileToRead], seconds: float) -> bytes:
         """See `loaders.worker`. A spec is told once, however many files it is for."""
         numbers: dict[int, int] = {}
         specs: list[dict[str, Any]] = []

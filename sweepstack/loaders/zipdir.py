@@ -40,7 +40,7 @@ _NO_UNPACKING = (  # NotImplementedError: flags of things that zipfile does not 
 
 
 @dataclass(frozen=True)
-class Part:
+class ZipPart:
     """A part of a zip file: its bytes as stored lie from `start` to `end`; `size` and `crc` are its content's."""
 
     name: str
@@ -56,7 +56,7 @@ class Part:
 class ZipDirectory:
     """The parts by name, in file order, and the archive for reading compressed ones."""
 
-    parts: dict[str, Part]
+    parts: dict[str, ZipPart]
     archive: zipfile.ZipFile
 
     @property
@@ -81,7 +81,7 @@ class ZipDirectory:
         except _NO_UNPACKING as error:
             raise Unreadable(f"{printable(name)} does not unpack: {type(error).__name__}") from None
 
-    def unpack(self, part: Part, block_size: int) -> Iterator[bytes]:
+    def unpack(self, part: ZipPart, block_size: int) -> Iterator[bytes]:
         """The content of a compressed part in blocks, all but the last of `block_size`; its CRC and size are met.
 
         Raises Unreadable, at the end too: what was yielded before counts only when it has come to its end.
@@ -129,7 +129,7 @@ def read_directory(file: OpenFile, spare: int = SPARE) -> ZipDirectory:
     if len(infos) > MAX_PARTS:
         raise beyond(f"has {len(infos):,} parts, {MAX_PARTS:,} at most")
     _check_end(file)
-    parts: dict[str, Part] = {}
+    parts: dict[str, ZipPart] = {}
     position = 0
     for info in sorted(infos, key=lambda info: info.header_offset):
         part = _part(file, info)
@@ -188,7 +188,7 @@ def _walk(directory: bytes, entries: int) -> None:
         raise Unreadable("has a damaged zip directory")
 
 
-def _part(file: OpenFile, info: zipfile.ZipInfo) -> Part:
+def _part(file: OpenFile, info: zipfile.ZipInfo) -> ZipPart:
     name = printable(info.orig_filename)
     if info.flag_bits & _ENCRYPTED:
         raise Unreadable(f"{name} is encrypted")
@@ -213,7 +213,7 @@ def _part(file: OpenFile, info: zipfile.ZipInfo) -> Part:
         raise Unreadable(f"{name} is not where the zip directory says")
     start = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
     _check_agreement(file, info, fields, start + info.compress_size)
-    return Part(info.orig_filename, start, start + info.compress_size, info.file_size, info.CRC, compressed, info)
+    return ZipPart(info.orig_filename, start, start + info.compress_size, info.file_size, info.CRC, compressed, info)
 
 
 def _check_agreement(file: OpenFile, info: zipfile.ZipInfo, fields: tuple[int, ...], end: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from sweepstack.core.journal import started
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth, Launch
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import MOVED, hands_on, living, queue_entries, staying
 from sweepstack.launch.first_step import read_journal
@@ -75,7 +75,7 @@ def find(birth: Birth, evidence: Evidence | None = None) -> OtherBox:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedCells:
     """What was moved. `taken`: cell → box that had it; `kept`: cell → box that keeps it, since it started there;
     `unknown`: cell → why its box can't be told; `left`: cells that this queue no longer has."""
 
@@ -95,7 +95,7 @@ def settle(
     keep: Collection[str],
     elsewhere: Mapping[str, str],
     find: Find,
-) -> Moved:
+) -> MovedCells:
     """Takes out of this box's queue what it is not to have, and takes over from other boxes what it is to have.
 
     `wanted`: the cells that the program gives this box; `elsewhere`: those that it gives others, with the first digits
@@ -129,7 +129,7 @@ def settle(
             continue
         taken |= dict.fromkeys(gone, launch.box)
         kept |= dict.fromkeys(names - gone, launch.box)
-    return Moved(taken, kept, unknown, tuple(sorted(left)))
+    return MovedCells(taken, kept, unknown, tuple(sorted(left)))
 
 
 def _take_from(

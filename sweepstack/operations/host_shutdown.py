@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -24,7 +24,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.registry import has_address, need
 from sweepstack.teardown.box_context import BoxAt, BoxFacts
-from sweepstack.teardown.host_shutdown import (
+from sweepstack.teardown.handover_records import (
     Handover,
     begun_before,
     forget_handover,

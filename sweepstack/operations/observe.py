@@ -33,7 +33,7 @@ from sweepstack.operations.host_shutdown import settled, told
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.box_context import BoxAt, find_born
-from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.handover_records import known_handover
 from sweepstack.teardown.refusal import of_box
 
 KEEP_SECONDS = 10.0

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from sweepstack.billing.ledger import FOUND_STOPPED, record_phase
-from sweepstack.core.journal import Journal, Look, Rest
+from sweepstack.core.journal import Journal, LastLook, Rest
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, LedgerPhase
 from sweepstack.evidence import box_logs
@@ -163,7 +163,7 @@ def keep_journal(store: EvidenceStore, platform: Platform, facts: BoxFacts) -> t
     return rest, ""
 
 
-def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Rest | None) -> Look | None:
+def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Rest | None) -> LastLook | None:
     """All that was read of a box in one look, for its end (`teardown.box_check`). None where not all was read, where
     its runner was alive, where the journal grew meanwhile (`rest` was read after the files), and on a platform that
     does not tell when it last started the box."""
@@ -175,7 +175,7 @@ def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Re
         given = queued(box.store, rest.box, rest.generation)
     except EvidenceError:  # a stop goes on without: the bill counts more
         return None
-    return Look(
+    return LastLook(
         box=rest.box,
         generation=rest.generation,
         native_id=rest.native_id,
@@ -189,7 +189,7 @@ def _look(box: BoxContext, seen: Observation, record: BoxRecord | None, rest: Re
     )
 
 
-def _keep_look(store: EvidenceStore, rest: Rest | None, look: Look | None, record: BoxRecord) -> None:
+def _keep_look(store: EvidenceStore, rest: Rest | None, look: LastLook | None, record: BoxRecord) -> None:
     """Writes down that the look stands for the box, once it is proved that it stands still and was not started since.
     Never raises: without it the box has to be started before it may end."""
     if rest is None or look is None or record.phase is not Phase.STOPPED or record.started_at != look.started_at:

@@ -17,7 +17,7 @@ from sweepstack.evidence.unsealed import Unsealed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
-from sweepstack.operations.lease import renew_lease
+from sweepstack.operations.lease_renewal import renew_lease
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.teardown.ownership import renew
@@ -152,7 +152,7 @@ def _here_at_rest(store: EvidenceStore, box: BoxEntry) -> list[str] | None:
     already: nothing more is to be had from it. Else None."""
     try:
         journal = store.journal_at_rest(box.name, box.generation, box.native_id)
-        if journal is None or unsealed.missing(store, box.name, box.generation, journal, dead=True):
+        if journal is None or unsealed.uncopied_attempts(store, box.name, box.generation, journal, dead=True):
             return None
         here = Settled(store)
         sealed = {name: cell.manifest or "" for name, cell in journal.cells.items() if cell.state == "sealed"}

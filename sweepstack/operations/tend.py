@@ -137,7 +137,7 @@ def _logs_to_copy(store: EvidenceStore, snapshot: Snapshot) -> bool:
         dead = box_snapshot.seen.runner_alive is False
         if journal is None:
             continue
-        if unsealed.missing(store, box.name, box.generation, journal, dead=dead):
+        if unsealed.uncopied_attempts(store, box.name, box.generation, journal, dead=dead):
             return True
         if dead and box_logs.due(store, box.name, box.generation, journal):
             return True

@@ -16,7 +16,7 @@ from sweepstack.config.override import Override
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.extensions import module_of, not_here
-from sweepstack.core.lease import NONE
+from sweepstack.core.lease_terms import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources

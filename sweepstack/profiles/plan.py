@@ -11,7 +11,7 @@ from sweepstack.config.model import Metrics
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.budget import Budget
 from sweepstack.core.job import JobInput, Smoke
-from sweepstack.core.lease import HELD, NONE, UNHELD
+from sweepstack.core.lease_terms import HELD, NONE, UNHELD
 from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
 from sweepstack.onbox.common.errors import ConfigError
@@ -73,8 +73,8 @@ class BoxPlan:
     """One box that is wanted, and its share of the cells, in roster order. `want`: running or stopped.
 
     `resources`: what it must have; `slots`: cells at once on it; `gpus`: of it; each its own, or the job's. `placed`:
-    the offer that was chosen for it (`sweepstack.config.rent.Placed`), where one was. `host`: of the user's own, ""
-    where boxes are rented. `grace_seconds`: between SIGTERM and SIGKILL of a cell there; None: the runner's own.
+    the offer that was chosen for it (`sweepstack.config.rent.PlacedOffer`), where one was. `host`: of the user's own,
+    "" where boxes are rented. `grace_seconds`: between SIGTERM and SIGKILL of a cell there; None: the runner's own.
     """
 
     name: str

@@ -20,7 +20,7 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.budget import Budget
 from sweepstack.core.job import JobInput
-from sweepstack.core.lease import LeaseFacts, lease_seconds
+from sweepstack.core.lease_terms import LeaseFacts, lease_seconds
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
@@ -30,7 +30,7 @@ from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.nodes import NODES
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.profiles import clusters, dates, facts
+from sweepstack.profiles import clusters, dated_facts, dates
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.clusters import node_problems, slots_of
 from sweepstack.profiles.hosts import (
@@ -60,7 +60,7 @@ DURABLE_VOLUME = "durable"
 
 def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
     """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
-    if wrong := facts.problems(config.accept_facts, profiles, dates.today()):
+    if wrong := dated_facts.problems(config.accept_facts, profiles, dates.today()):
         raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
     reasons: list[str] = []
     for name in _in_order(config):
@@ -227,7 +227,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         reasons=(*refused, chosen),
         notes=_notes(config, profile),
         checked=(
-            *facts.notes(profile, config.accept_facts, dates.today()),
+            *dated_facts.notes(profile, config.accept_facts, dates.today()),
             *image_words(config, profile),
             *room_words(config, durable),
             *clusters.gpu_hour_words(config, profile, [box.scheduler for box in boxes if box.want == "running"]),

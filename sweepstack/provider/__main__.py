@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sweepstack.provider.host import serve
+from sweepstack.provider.grpc_service import serve
 
 
 def main() -> int:

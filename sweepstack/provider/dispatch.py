@@ -18,7 +18,7 @@ from sweepstack.core.paths import docs_page
 from sweepstack.core.records import SCHEMA
 from sweepstack.evidence.publish import succession_problem
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.session import Operation, token_of
 from sweepstack.provider.wire import UNKNOWN, Unknown, holds_unknown
 
@@ -170,7 +170,7 @@ def read(
     except ValidationError as error:
         # Returned, not raised: `up` can fix it, and a refresh, which comes before every command, must not fail.
         return inputs, outputs, (_unreadable(op, handler, outputs, error),)
-    seen: Seen[Any, Any] | Gone = handler.read(op, identifier, state)
+    seen: ReadAnswer[Any, Any] | Gone = handler.read(op, identifier, state)
     if isinstance(seen, Gone):
         return None
     versioned = {schema.KEY: outputs[schema.KEY]} if schema.KEY in outputs else {}
@@ -226,7 +226,7 @@ def _written(handler: Handler[Any, Any], state: Any) -> dict[str, Any]:
 
 def _require_known(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any]) -> None:
     """Raises SweepstackError if a newer sweepstack wrote this state: this version must not overwrite it."""
-    why = schema.newer(outputs.get(schema.KEY))
+    why = schema.why_too_new(outputs.get(schema.KEY))
     if why:
         raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}")
 

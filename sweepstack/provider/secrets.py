@@ -21,14 +21,14 @@ def values(names: Iterable[str] | None) -> dict[str, str] | None:
     return found if len(found) == len(wanted) else None
 
 
-def missing(names: Iterable[str] | None) -> list[str]:
+def unset_secrets(names: Iterable[str] | None) -> list[str]:
     """Those of the names that are not set, or empty."""
     return [name for name in names or () if not os.environ.get(name)]
 
 
 def failures(field: str, names: Iterable[str] | None) -> list[Failure]:
     """A failure of `field` that names all missing secrets; empty when none is missing."""
-    absent = missing(names)
+    absent = unset_secrets(names)
     if not absent:
         return []
     are = "is" if len(absent) == 1 else "are"

@@ -1,7 +1,7 @@
 """What a handler uses while it works: the project's folder, progress, warnings, cancellation.
 
-Imports none of our modules: a process that answers only about its configuration (`sweepstack.provider.host`) needs no
-more than this.
+Imports none of our modules: a process that answers only about its configuration (`sweepstack.provider.grpc_service`)
+needs no more than this.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sweepstack.core.results import axes_of, text
 from sweepstack.report.blocks import Block, Curve, Lines, Text
-from sweepstack.report.facts import SweepFacts
+from sweepstack.report.page_data import SweepFacts
 
 SEED = "seed"
 MOST_POINTS = 100_000

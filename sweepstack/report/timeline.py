@@ -10,7 +10,7 @@ from sweepstack.billing.ledger import Bill
 from sweepstack.core.journal import Entry, Journal
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Span, Spans
-from sweepstack.report.facts import BoxStory, SweepFacts, task_of
+from sweepstack.report.page_data import BoxStory, SweepFacts, task_of
 
 TONES = {
     "sealed": "good",

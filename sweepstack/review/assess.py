@@ -15,7 +15,7 @@ from typing import Any
 from sweepstack.billing.balance import MONTH_HOURS
 from sweepstack.billing.deadlines import starting
 from sweepstack.billing.stray import end_command
-from sweepstack.config.policy import Policy, read
+from sweepstack.config.policy import Policy, parse_policy
 from sweepstack.config.secrets import is_secret_value, without_given
 from sweepstack.core.policy_text import NONE, PolicyText, read_copy
 from sweepstack.core.roster import in_order
@@ -24,19 +24,19 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.review.cell_changes import NOTHING, cell_changes, compared, first_words, spelled
+from sweepstack.review.cell_changes import NOTHING, cell_changes, compared, first_words, value_text
 from sweepstack.review.digest import BY_ITSELF, FREE, change_digest, changed_inputs
 from sweepstack.review.live import Live, LiveBox, LiveFact, open_cells
-from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Ending, Money, Review, SettingChange
-from sweepstack.review.plan import ENDING, MAKING, SAME, Plan, Step, refusals
-from sweepstack.teardown.policy_order import stricter, weaker
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Money, PlannedEnd, Review, SettingChange
+from sweepstack.review.plan import ENDING, MAKING, SAME, EnginePlan, Step, preview_refusals
+from sweepstack.teardown.policy_strictness import stricter, weaker
 from sweepstack.teardown.refusal import give_up, sure_first
 
 NAMED = 4
 """So many are named in one line; the others are counted."""
 
 
-def assess(plan: Plan, live: Live, *, expected: str = "", request: bool = False) -> Review:
+def assess(plan: EnginePlan, live: Live, *, expected: str = "", request: bool = False) -> Review:
     """The review. `expected`: the digest that an earlier review had; another one may not go on. `request`: a merge
     brings the change about, and not a person."""
     ends = endings(plan, live)
@@ -71,7 +71,7 @@ def assess(plan: Plan, live: Live, *, expected: str = "", request: bool = False)
         approvals=live.approvals,
         expired=tuple(one.expires <= live.now for one in live.approvals),
         facts=tuple(_facts(live, ends)),
-        refusals=refusals(plan),
+        refusals=preview_refusals(plan),
         warnings=tuple(dict.fromkeys(one.text for one in plan.said if one.severity == "warning")),
         notes=live.notes,
         unknown=live.unknown,
@@ -81,10 +81,10 @@ def assess(plan: Plan, live: Live, *, expected: str = "", request: bool = False)
     return replace(review, next=tuple(sure_first(_next(review, live, request))))
 
 
-def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected: str) -> Iterator[str]:
+def _against(plan: EnginePlan, ends: tuple[PlannedEnd, ...], digest: str | None, expected: str) -> Iterator[str]:
     if expected and digest is not None and expected != digest:
         yield f"the change is another one now: {digest}, and {expected} was reviewed"
-    locked: dict[tuple[str, str], list[Ending]] = {}
+    locked: dict[tuple[str, str], list[PlannedEnd]] = {}
     for one in ends:
         if one.irreversible and not one.cleared:
             locked.setdefault((one.verb, "; ".join(one.why)), []).append(one)
@@ -93,12 +93,12 @@ def _against(plan: Plan, ends: tuple[Ending, ...], digest: str | None, expected:
         more = f" and {len(group) - NAMED} more" if group[NAMED:] else ""
         yield f"{names}{more} would be {verb}, and {'is' if len(group) == 1 else 'are'} not cleared: {why}"
     for said in plan.errors[:1]:
-        others = len(refusals(plan)) - 1
+        others = len(preview_refusals(plan)) - 1
         more = f" (and {others} more)" if others else ""
         yield f"the preview is refused{more}: {first_words(said.text)}"
 
 
-def _away(live: Live, ends: tuple[Ending, ...]) -> Iterator[str]:
+def _away(live: Live, ends: tuple[PlannedEnd, ...]) -> Iterator[str]:
     """Boxes that are gone from their platform, and the cells that went with them."""
     for box in live.boxes:
         entry = box.entry
@@ -109,7 +109,7 @@ def _away(live: Live, ends: tuple[Ending, ...]) -> Iterator[str]:
             yield f"box {entry.name} ({entry.native_id}) is gone from {entry.rented_from}{cells}"
 
 
-def _facts(live: Live, ends: tuple[Ending, ...]) -> Iterator[LiveFact]:
+def _facts(live: Live, ends: tuple[PlannedEnd, ...]) -> Iterator[LiveFact]:
     """The facts that what can't be undone relies on."""
     for fact in live.facts:
         leaning = {
@@ -149,7 +149,7 @@ def _next(review: Review, live: Live, request: bool) -> Iterator[str]:
 _REPLACES = frozenset({"replace", "create-replacement", "delete-replaced"})
 
 
-def endings(plan: Plan, live: Live) -> tuple[Ending, ...]:
+def endings(plan: EnginePlan, live: Live) -> tuple[PlannedEnd, ...]:
     """Each box and volume once, by name: boxes that end, volumes that end, boxes that stop."""
     return (
         *sorted((_box(plan, live, step) for step in _ended(plan, "Box")), key=_by_name),
@@ -158,11 +158,11 @@ def endings(plan: Plan, live: Live) -> tuple[Ending, ...]:
     )
 
 
-def _by_name(one: Ending) -> tuple[list[tuple[int, str]], str]:
+def _by_name(one: PlannedEnd) -> tuple[list[tuple[int, str]], str]:
     return in_order(one.name), one.native_id
 
 
-def unlocked(plan: Plan) -> tuple[str, ...]:
+def unlocked(plan: EnginePlan) -> tuple[str, ...]:
     """The boxes and volumes that this change clears, and does not end: a destroy may end them from then on."""
     return tuple(
         f"{step.kind.lower()} {step.name}"
@@ -176,12 +176,12 @@ def _cleared(inputs: Mapping[str, Any]) -> bool:
     return str(inputs.get("clearance")).startswith("cleared")
 
 
-def left_behind(plan: Plan, live: Live) -> tuple[str, ...]:
+def left_behind(plan: EnginePlan, live: Live) -> tuple[str, ...]:
     """The volumes that leave the state, and survive with all that is on them."""
     return tuple(_left(live, step) for step in _ended(plan, "Volume") if not _ends_it(live, step))
 
 
-def _ended(plan: Plan, kind: str) -> list[Step]:
+def _ended(plan: EnginePlan, kind: str) -> list[Step]:
     """The last step of each resource of this kind that ends: a replace has three. A step that does not say what it ends
     counts, too, unless another one says it."""
     found = {(step.urn, step.native_id): step for step in plan.of(kind, ENDING)}
@@ -189,17 +189,17 @@ def _ended(plan: Plan, kind: str) -> list[Step]:
     return [step for (urn, native_id), step in found.items() if native_id or urn not in named]
 
 
-def _verb(plan: Plan, step: Step) -> str:
+def _verb(plan: EnginePlan, step: Step) -> str:
     same = {one.op for one in plan.steps if one.urn == step.urn}
     return "replaced" if step.op in _REPLACES or same & {"replace", "create-replacement"} else "destroyed"
 
 
-def _box(plan: Plan, live: Live, step: Step) -> Ending:
+def _box(plan: EnginePlan, live: Live, step: Step) -> PlannedEnd:
     box = live.box(step.native_id, step.name)
     known: dict[str, Any] = {"what": "box", "verb": _verb(plan, step), "name": step.name, "native_id": step.native_id}
     if box is None:
         facts = mapping(step.before.get("teardown"))
-        return Ending(
+        return PlannedEnd(
             **known,
             platform=str(step.before.get("platform") or step.before.get("adapter") or "?"),
             dies=tuple(facts.get("kills") or ("all that is on it",)),
@@ -209,7 +209,7 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
     said = plan.clearances.get(box.entry.name, "") if not plan.destroy and step.op == "delete" else ""
     leaves, ends, issue = said.startswith("cleared"), box.entry.teardown, box.entry.teardown.issue
     cleared = box.allowed or leaves
-    return Ending(
+    return PlannedEnd(
         **known,
         platform=box.entry.rented_from,
         dies=ends.kills,
@@ -227,7 +227,7 @@ def _box(plan: Plan, live: Live, step: Step) -> Ending:
     )
 
 
-def _why(plan: Plan, box: LiveBox, said: str) -> Iterator[str]:
+def _why(plan: EnginePlan, box: LiveBox, said: str) -> Iterator[str]:
     """The reasons of the check; and that the stack file has an approval that a destroy does not see yet."""
     if plan.destroy and box.proposed:
         yield "approved in the stack file, which no `pulumi up` has brought into the state yet"
@@ -238,7 +238,7 @@ def _why(plan: Plan, box: LiveBox, said: str) -> Iterator[str]:
     yield from (box.proposed_reasons if box.proposed is False else box.reasons) or ("not approved",)
 
 
-def _next_of_box(plan: Plan, live: Live, box: LiveBox) -> tuple[str, ...]:
+def _next_of_box(plan: EnginePlan, live: Live, box: LiveBox) -> tuple[str, ...]:
     if plan.destroy and box.proposed:
         return (f"pulumi up --stack {live.stack}    (clears the boxes; then review again)",)
     if plan.destroy or not box.next:
@@ -265,7 +265,7 @@ def _ends_it(live: Live, step: Step) -> bool:
     return volume is None or bool(volume.entry.guarded)
 
 
-def _volume(plan: Plan, live: Live, step: Step) -> Ending:
+def _volume(plan: EnginePlan, live: Live, step: Step) -> PlannedEnd:
     """A volume that this stack keeps. Its verdict is by the approval in the stack file. A destroy has only the one in
     the state, so there the state has to call it cleared, too."""
     volume = live.volume(step.native_id)
@@ -274,7 +274,7 @@ def _volume(plan: Plan, live: Live, step: Step) -> Ending:
     if cleared and plan.destroy and not _cleared(step.before):
         cleared, why = False, ("approved in the stack file, which no `pulumi up` has brought into the state yet",)
     used = ", ".join(volume.users) if volume is not None else ""
-    return Ending(
+    return PlannedEnd(
         what="volume",
         verb="replaced" if step.op in _REPLACES else "destroyed",
         name=step.name,
@@ -302,7 +302,7 @@ def _left(live: Live, step: Step) -> str:
     return f"{named} at {entry.location}: {costs}; `{end_command(entry.adapter, entry.native_id)}` ends it"
 
 
-def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
+def _stops(plan: EnginePlan, live: Live) -> Iterator[PlannedEnd]:
     """Boxes that are to run no more, and that are kept. The preview itself refuses a stop that is not approved."""
     for step in plan.of("Box", frozenset({"update"})):
         if step.new.get("want") != "stopped" or step.old.get("want", "running") == "stopped":
@@ -310,7 +310,7 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
         box = live.box(step.native_id, step.name)
         facts = mapping(mapping(step.new.get("teardown")).get("stop"))
         stop = box.entry.teardown.stop if box else None
-        yield Ending(
+        yield PlannedEnd(
             what="box",
             verb="stopped",
             name=step.name,
@@ -326,7 +326,7 @@ def _stops(plan: Plan, live: Live) -> Iterator[Ending]:
         )
 
 
-def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
+def money_of(plan: EnginePlan, live: Live, endings: tuple[PlannedEnd, ...]) -> Money:
     """The figures. What a new box costs is what the preview says, else what the stack file says, else unknown."""
     adds, saves, unknown = 0.0, 0.0, []
     for step in _made(plan):
@@ -374,25 +374,25 @@ def money_of(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> Money:
     )
 
 
-def _made(plan: Plan) -> list[Step]:
+def _made(plan: EnginePlan) -> list[Step]:
     """One step for each box that is rented."""
     return list({step.urn: step for step in plan.of("Box", MAKING) if step.new}.values())
 
 
-def made(plan: Plan) -> tuple[str, ...]:
+def made(plan: EnginePlan) -> tuple[str, ...]:
     """The boxes and volumes that the plan makes: `box box-2`."""
     volumes = {step.urn: step for step in plan.of("Volume", MAKING) if step.new and not step.new.get("kept")}
     boxes = sorted(f"box {step.name}" for step in _made(plan))
     return (*boxes, *(f"volume {step.name}" for step in volumes.values()))
 
 
-def _price(plan: Plan, step: Step) -> float | None:
+def _price(plan: EnginePlan, step: Step) -> float | None:
     placed: Any = step.new.get("placed")
     told = placed.get("price_per_hour") if isinstance(placed, Mapping) else None
     return _first(plan.price_of(step.name), _number(step.new.get("price_per_hour")), _number(told))
 
 
-def _volumes(plan: Plan, live: Live, endings: tuple[Ending, ...]) -> float:
+def _volumes(plan: EnginePlan, live: Live, endings: tuple[PlannedEnd, ...]) -> float:
     """USD a month that the plan's volumes add, less those that end."""
     found = 0.0
     for step in {step.urn: step for step in plan.of("Volume", MAKING)}.values():
@@ -505,7 +505,7 @@ _RENTED = (
 )
 
 
-def engine_lines(plan: Plan) -> tuple[str, ...]:
+def engine_lines(plan: EnginePlan) -> tuple[str, ...]:
     """One line for each operation of the engine's diff, and what the provider says of a resource."""
     steps = dict.fromkeys(
         f"{_VERBS.get(step.op, 'replaces')} {_named(step)}" for step in plan.steps if step.op not in SAME
@@ -514,7 +514,7 @@ def engine_lines(plan: Plan) -> tuple[str, ...]:
     return (*sorted(steps, key=in_order), *sorted(said, key=in_order))
 
 
-def rented_lines(plan: Plan) -> tuple[str, ...]:
+def rented_lines(plan: EnginePlan) -> tuple[str, ...]:
     """What each new box is: platform, GPUs, disk, region, image, price, lease, budget."""
     found: dict[str, list[str]] = {}
     for step in plan.of("Box"):
@@ -525,7 +525,7 @@ def rented_lines(plan: Plan) -> tuple[str, ...]:
     return tuple(f"rents {', '.join(dict.fromkeys(names))}: {words}" for words, names in found.items())
 
 
-def setting_changes(plan: Plan) -> tuple[SettingChange, ...]:
+def setting_changes(plan: EnginePlan) -> tuple[SettingChange, ...]:
     """Every input that changes, before and after, once for all resources that change alike. Different changes give
     different texts, and no change of an input gives none."""
     found: dict[tuple[str, str, str], dict[str, None]] = {}
@@ -566,7 +566,7 @@ def _flat(kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
 
 def _told(name: str, value: Any) -> str:
     """A value in words. Of what may be a secret, by its name or in it, a digest tells whether it changes."""
-    text = spelled(value)
+    text = value_text(value)
     shown = "…" if is_secret_value(name, str(value)) else without_given(text)
     return text if shown == text else f"{shown} (digest {digest_of(value)[7:15]})"
 
@@ -584,7 +584,7 @@ def _leaves(kind: str, value: Any, path: str, labels: tuple[str, ...]) -> Iterat
     free = any(path == one or path.startswith(f"{one}.") for one in (*FREE.get(kind, ()), "claims", "retries"))
     for name, item in entries:
         below = name if not path else f"{path}.{name}"
-        word = WORDS.get(below) or (spelled(name) if free else name.replace("_", " "))
+        word = WORDS.get(below) or (value_text(name) if free else name.replace("_", " "))
         yield from _leaves(kind, item, below, (word,) if below in WORDS else (*labels, word))
 
 
@@ -595,7 +595,7 @@ def _policy(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
     if old is None or new is None:
         return
     with suppress(SweepstackError):
-        was, now = read(old), read(new)
+        was, now = parse_policy(old), parse_policy(new)
         for line in weaker(was, now):
             yield f"policy, WEAKER: {line}", "stricter", "weaker"
         looser = weaker(now, was)
@@ -608,7 +608,7 @@ def _policy(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
 
 def _rule(rules: Policy, key: str) -> str:
     value = getattr(rules, key)
-    return NOTHING if value is None else spelled(value)
+    return NOTHING if value is None else value_text(value)
 
 
 def _policy_text(copy: Any) -> PolicyText | None:
@@ -623,4 +623,4 @@ def _policy_text(copy: Any) -> PolicyText | None:
 
 
 def _digest(policy: PolicyText | None, copy: Any) -> str:
-    return spelled(copy) if policy is None else policy.short if policy != NONE else NOTHING
+    return value_text(copy) if policy is None else policy.short if policy != NONE else NOTHING

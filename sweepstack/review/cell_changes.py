@@ -1,6 +1,6 @@
 """The cell diff: added, moved, dropped, taken out, changed, runs again, refused.
 
-Values are told as texts for people (`spelled`): different values have different texts.
+Values are told as texts for people (`value_text`): different values have different texts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sweepstack.core.roster import in_order
 from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX
 from sweepstack.review.live import Live, Roster
 from sweepstack.review.model import CellChange
-from sweepstack.review.plan import ENDING, Plan, cells_of
+from sweepstack.review.plan import ENDING, EnginePlan, cells_of
 
 _CELL_WORD = r"[A-Za-z0-9._+-]"
 
 
-def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
+def cell_changes(plan: EnginePlan, live: Live) -> tuple[CellChange, ...]:
     """What an `up` does to the cells, by name. A destroy changes no roster: what dies is with the boxes."""
     before, after = live.rosters.get("state"), live.rosters.get("file")
     if plan.destroy or before is None or after is None:
@@ -42,19 +42,19 @@ def cell_changes(plan: Plan, live: Live) -> tuple[CellChange, ...]:
     return tuple(_refused(plan, [*placed, *moved, *_again(plan, live, named)]))
 
 
-def _config(plan: Plan, one: CellChange) -> str:
+def _config(plan: EnginePlan, one: CellChange) -> str:
     """What a cell runs with, as far as the plan's queues tell it; of a changed one only what is another."""
     before = {} if one.change == "added" else _params(plan, one.name, old=True)
     after = _params(plan, one.name)
     words = [
-        f"{spelled(key)}: " + (f"{spelled(before[key])} → " if key in before else "") + spelled(after.get(key))
+        f"{value_text(key)}: " + (f"{value_text(before[key])} → " if key in before else "") + value_text(after.get(key))
         for key in {**before, **after}
         if key not in before or before[key] != after.get(key)
     ]
     return "; ".join([*filter(None, [one.why]), *(words if after else [])])
 
 
-def _params(plan: Plan, cell: str, *, old: bool = False) -> dict[str, Any]:
+def _params(plan: EnginePlan, cell: str, *, old: bool = False) -> dict[str, Any]:
     for step in plan.of("Queue"):
         for text in (step.old if old else step.new).get("cells") or ():
             name, _, params = str(text).partition(" ")
@@ -64,7 +64,7 @@ def _params(plan: Plan, cell: str, *, old: bool = False) -> dict[str, Any]:
     return {}
 
 
-def _again(plan: Plan, live: Live, named: Collection[str]) -> Iterator[CellChange]:
+def _again(plan: EnginePlan, live: Live, named: Collection[str]) -> Iterator[CellChange]:
     """The cells that a retry makes run again, and what they are now."""
     states = {cell.name: cell.state for cell in live.cells}
     found: dict[str, CellChange] = {}
@@ -102,7 +102,7 @@ def _held(live: Live) -> dict[str, str]:
     return {name: box.entry.name for box in live.boxes for name in box.queue}
 
 
-def _planned(plan: Plan, live: Live) -> dict[str, str]:
+def _planned(plan: EnginePlan, live: Live) -> dict[str, str]:
     """Cell → the box whose queue is to have it. A queue without a step stays as it is."""
     ends = {step.name_of_box for step in plan.of("Queue", ENDING)}
     found = {name: box.entry.name for box in live.boxes if box.entry.name not in ends for name in box.queue}
@@ -113,11 +113,11 @@ def _planned(plan: Plan, live: Live) -> dict[str, str]:
     return found
 
 
-def _why_moved(plan: Plan, box: str) -> str:
+def _why_moved(plan: EnginePlan, box: str) -> str:
     return ", which ends" if any(step.name == box for step in plan.of("Box", ENDING)) else ""
 
 
-def _refused(plan: Plan, changes: Sequence[CellChange]) -> list[CellChange]:
+def _refused(plan: EnginePlan, changes: Sequence[CellChange]) -> list[CellChange]:
     """The changes; those that the preview refuses by the cell's name are `refused`, with the first words of why."""
     if not plan.errors:
         return list(changes)
@@ -149,13 +149,13 @@ _SPELLED = re.compile(r"[A-Za-z0-9_/.$~(][^\n\r\"`,]*(?<! )")
 _OURS = frozenset({"yes", "no", NOTHING, _LATER, "an empty list", "an empty map"})
 
 
-def spelled(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value for people. Different values have different texts; a text that could be taken for another one is in
     quotes."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(spelled, value)) if value else "an empty list"
+        return ", ".join(map(value_text, value)) if value else "an empty list"
     if isinstance(value, Mapping):
         return "an empty map"
     if not isinstance(value, str):

@@ -15,8 +15,8 @@ from sweepstack.core.records import SETTLED
 from sweepstack.onbox.common.canonical import canonical_json, digest_of
 from sweepstack.review.cell_changes import compared
 from sweepstack.review.live import Live, Roster
-from sweepstack.review.model import Ending
-from sweepstack.review.plan import ENDING, Plan, Step
+from sweepstack.review.model import PlannedEnd
+from sweepstack.review.plan import ENDING, EnginePlan, Step
 
 BY_ITSELF: Mapping[str, frozenset[str]] = {
     "Identity": frozenset({"clearances", "outlook"}),
@@ -39,7 +39,7 @@ FREE: Mapping[str, frozenset[str]] = {
 """Resource → the full paths of its maps whose keys are no fields of ours: compared as they are, an empty value, too."""
 
 
-def change_digest(plan: Plan, live: Live, ends: Sequence[Ending]) -> str:
+def change_digest(plan: EnginePlan, live: Live, ends: Sequence[PlannedEnd]) -> str:
     """`sha256:…` over the change. It does not depend on the order of the engine's steps. `ends`: what it ends."""
     found = [step for step in map(_step, plan.steps) if step is not None]
     state, file = live.rosters.get("state", Roster()), live.rosters.get("file", Roster())
@@ -63,7 +63,7 @@ def plan_stack(stack: str) -> str:
     return stack.rsplit("/", 1)[-1]
 
 
-def _end(one: Ending, live: Live) -> dict[str, Any]:
+def _end(one: PlannedEnd, live: Live) -> dict[str, Any]:
     """How this box or volume ends. One that is locked does not end by this change, and one that is gone loses nothing
     by it: of these no more counts."""
     known: dict[str, Any] = {"what": one.what, "name": one.name, "native_id": one.native_id, "verb": one.verb}

@@ -14,7 +14,7 @@ Change = Literal["added", "moved", "dropped", "taken out", "changed", "runs agai
 
 
 @dataclass(frozen=True)
-class Ending:
+class PlannedEnd:
     """A box that is destroyed or stopped, or a volume that is destroyed, and what that does.
 
     `dies`: tiers; `survives`: what and where; `lost`: its cells without a verified copy; `cleared`: whether the check
@@ -115,7 +115,7 @@ class Review:
     code: int
     digest: str | None
     against: tuple[str, ...] = ()
-    endings: tuple[Ending, ...] = ()
+    endings: tuple[PlannedEnd, ...] = ()
     unlocks: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
@@ -153,12 +153,12 @@ class Review:
         return sum(cell.state == "verified" for cell in self.cells)
 
     @property
-    def ended(self) -> tuple[Ending, ...]:
+    def ended(self) -> tuple[PlannedEnd, ...]:
         """Boxes and volumes that are destroyed by this change, replaced ones too."""
         return tuple(one for one in self.endings if one.verb != "stopped" and not one.gone)
 
     @property
-    def irreversible(self) -> tuple[Ending, ...]:
+    def irreversible(self) -> tuple[PlannedEnd, ...]:
         """All that this change does and that can't be undone."""
         return tuple(one for one in self.endings if one.irreversible)
 

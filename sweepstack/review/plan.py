@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Said:
+class EngineMessage:
     """A line of the engine or the provider. `severity`: info, warning or error; `name`: of which resource."""
 
     severity: str
@@ -58,16 +58,16 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     """All that would change. `destroy`: it is the plan of a `pulumi destroy`."""
 
     destroy: bool
     steps: tuple[Step, ...]
-    said: tuple[Said, ...] = ()
+    said: tuple[EngineMessage, ...] = ()
     problems: tuple[str, ...] = field(default_factory=tuple)
 
     @property
-    def errors(self) -> tuple[Said, ...]:
+    def errors(self) -> tuple[EngineMessage, ...]:
         """Why the preview failed; empty where it went through."""
         return tuple(one for one in self.said if one.severity == "error")
 
@@ -93,11 +93,11 @@ class Plan:
         return {}
 
 
-def read_plan(document: Any, *, destroy: bool) -> Plan:
+def read_plan(document: Any, *, destroy: bool) -> EnginePlan:
     """The plan of a document. Never raises: what it does not understand is in `problems`."""
     problems: list[str] = []
     if not isinstance(document, Mapping):
-        return Plan(destroy, (), (), ("the engine's preview is no JSON object",))
+        return EnginePlan(destroy, (), (), ("the engine's preview is no JSON object",))
     steps = []
     raw = document.get("steps")
     for entry in raw if isinstance(raw, list) else []:
@@ -114,10 +114,10 @@ def read_plan(document: Any, *, destroy: bool) -> Plan:
     said = tuple(_said(entry) for entry in document.get("diagnostics") or [] if isinstance(entry, Mapping))
     if document.get("maybeCorrupt"):
         problems.append("the engine says that its state may be corrupt")
-    return Plan(destroy, tuple(steps), said, tuple(problems))
+    return EnginePlan(destroy, tuple(steps), said, tuple(problems))
 
 
-def refusals(plan: Plan) -> tuple[str, ...]:
+def preview_refusals(plan: EnginePlan) -> tuple[str, ...]:
     """Why the preview failed: resource and words. A resource that is refused for several of its inputs with the same
     words is named once, with these inputs."""
     found: dict[tuple[str, str], tuple[str, list[str]]] = {}
@@ -160,9 +160,9 @@ def _step(entry: Any) -> Step | None:
     )
 
 
-def _said(entry: Mapping[str, Any]) -> Said:
+def _said(entry: Mapping[str, Any]) -> EngineMessage:
     text = _FAILED.sub("", str(entry.get("message", ""))).strip()
     severity = str(entry.get("severity", "info")).removesuffix("#err")
     if severity == "error":
-        return Said(severity, str(entry.get("urn") or "").split("::")[-1], text)
-    return Said(severity, str(entry.get("urn") or "").split("::")[-1], " ".join(text.split()))
+        return EngineMessage(severity, str(entry.get("urn") or "").split("::")[-1], text)
+    return EngineMessage(severity, str(entry.get("urn") or "").split("::")[-1], " ".join(text.split()))

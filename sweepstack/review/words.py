@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.live import LiveApproval
-from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Ending, Money, Review
+from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Money, PlannedEnd, Review
 
 NAMED = 4
 """So many are named in one line; the others are counted."""
@@ -116,7 +116,7 @@ def dies_line(review: Review) -> str:
     return f"DIES: {'; '.join(parts)}.{after}{left}"
 
 
-def _cells_lost(one: Ending) -> str:
+def _cells_lost(one: PlannedEnd) -> str:
     names = ", ".join(cell.name for cell in one.lost[:NAMED])
     more = f" and {len(one.lost) - NAMED} more" if one.lost[NAMED:] else ""
     return f"{counted(len(one.lost), 'cell')} without a verified copy ({names}{more})"
@@ -186,7 +186,7 @@ def _fates(review: Review) -> Iterator[Block]:
     yield Listing(told, "line")
 
 
-def _share(one: Ending) -> str:
+def _share(one: PlannedEnd) -> str:
     if one.what == "volume":
         return "-"
     if one.verb == "stopped":
@@ -361,7 +361,7 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _named(endings: Sequence[Ending]) -> str:
+def _named(endings: Sequence[PlannedEnd]) -> str:
     names = ", ".join(one.shown for one in endings[:NAMED])
     return names + (f" and {len(endings) - NAMED} more" if endings[NAMED:] else "")
 

@@ -22,7 +22,7 @@ from sweepstack.billing.cost import meter
 from sweepstack.billing.gpu_hours import HOUR, Rate, held, used_line
 from sweepstack.billing.stray import Stray
 from sweepstack.core.journal import CellProgress
-from sweepstack.core.metrics import shown
+from sweepstack.core.metrics import number_text
 from sweepstack.core.records import JUDGED, SETTLED, Cell, ReceiptCell
 from sweepstack.launch.entries import finished
 from sweepstack.status.boxes import bills, box_view, things, unexplained_stop
@@ -168,7 +168,7 @@ def _measured(cell: Cell, state: str, attempts: int, note: str, timing: Timing, 
         f"resumed from step {resumed}" if resumed else "",
     ]
     return {
-        "step": (point.step + (f"/{shown(total)}" if total is not None else "")) if point else "",
+        "step": (point.step + (f"/{number_text(total)}" if total is not None else "")) if point else "",
         "loss": point.loss if point else "",
         "note": "; ".join(text for text in notes if text),
         "x": x,

@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from sweepstack.billing.balance import MONTH_HOURS, Runway
-from sweepstack.billing.budget import Use, use_of
+from sweepstack.billing.budget import BudgetUse, use_of
 from sweepstack.billing.cost import Meter, cost_words
 from sweepstack.billing.deadlines import Countdown, contract_end, last_seen, lying, running
 from sweepstack.billing.egress import egress_words, sealed_besides
 from sweepstack.billing.forecast import Forecast, forecast
 from sweepstack.billing.ledger import HOUR
 from sweepstack.billing.stray import leftover_lines
-from sweepstack.core.lease import NONE
+from sweepstack.core.lease_terms import NONE
 from sweepstack.onbox.common.units import spell_bytes, spell_rate
 from sweepstack.platforms.registry import payer
 from sweepstack.status.boxes import per_hour
@@ -29,7 +29,7 @@ def projected(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> Me
     return replace(costs, projected=costs.so_far + costs.per_hour * eta_seconds / HOUR)
 
 
-def outlook_of(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> tuple[Use, Forecast] | None:
+def outlook_of(snapshot: Snapshot, costs: Meter, eta_seconds: float | None) -> tuple[BudgetUse, Forecast] | None:
     """How much of the budget is used, and how it will be at the end; None without a budget or a ledger."""
     if snapshot.budget is None or snapshot.spent is None:
         return None
@@ -172,7 +172,7 @@ def money_lines(
         yield from snapshot.spent.problems
     if budget is None or snapshot.budget is None:
         return
-    use = Use(snapshot.budget, budget.spent_usd, budget.spent_hours, budget.unknown, budget.unpriced)
+    use = BudgetUse(snapshot.budget, budget.spent_usd, budget.spent_hours, budget.unknown, budget.unpriced)
     seen = Forecast(budget.projected_usd, budget.projected_hours, None)
     if use.over:
         goes_on = f"what runs goes on at ${spell_rate(costs.per_hour)}/h" if costs.per_hour else "nothing runs"

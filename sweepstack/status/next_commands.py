@@ -18,7 +18,7 @@ from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import STOP, BoxEntry
 from sweepstack.status.model import BoxView, SweepView, has_set_before
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.teardown.host_shutdown import Handover
+from sweepstack.teardown.handover_records import Handover
 from sweepstack.teardown.refusal import (
     GIVES_UP,
     NOT_BACK,

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from sweepstack.billing.balance import Left
+from sweepstack.billing.balance import BalanceLeft
 from sweepstack.billing.ledger import Spent
 from sweepstack.billing.stray import Stray
-from sweepstack.billing.unheld import Unheld
+from sweepstack.billing.unlaunched import Unheld
 from sweepstack.core.budget import Budget
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import CellProgress, CellTimes, Journal, SetupProgress, cell_times, started
@@ -23,7 +23,7 @@ from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.close_box import StillBilled
-from sweepstack.teardown.host_shutdown import Handover
+from sweepstack.teardown.handover_records import Handover
 from sweepstack.teardown.who_signed import OnRecord
 
 
@@ -287,7 +287,7 @@ class Snapshot:
     """Cells that a living box has which the state does not know: name → box."""
     still_billed: tuple[StillBilled, ...] = ()
     """Boxes that ended by the records, stand still, and bill until they are released."""
-    balances: tuple[Left, ...] = ()
+    balances: tuple[BalanceLeft, ...] = ()
     """What the accounts have left that the state's boxes are rented with."""
     egress: Mapping[str, float | None] = field(default_factory=dict)
     """Boxes whose bytes are billed when they are pulled: native id → USD per GB, None where that is not known."""

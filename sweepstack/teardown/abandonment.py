@@ -21,7 +21,7 @@ VERB = "destroy"
 
 
 @dataclass
-class Kept:
+class AbandonmentCopies:
     """For people: where an abandonment is on record now, and why it could not be written elsewhere."""
 
     where: list[str] = field(default_factory=list)
@@ -44,14 +44,14 @@ def alone(approval: Approval, entry: Abandonment) -> Approval:
     )
 
 
-def record_abandonment(store: EvidenceStore | None, approval: Approval, decision: Decision) -> Kept:
+def record_abandonment(store: EvidenceStore | None, approval: Approval, decision: Decision) -> AbandonmentCopies:
     """Records the abandonment of one box (`alone`) in the evidence and on this computer, as far as they can be written.
     Raises nothing.
 
     `decision`: the record for this computer. It counts only if the evidence can't be written, or if the evidence's list
     of revocations can't be read.
     """
-    kept = Kept()
+    kept = AbandonmentCopies()
     if store is not None:
         try:
             store.write_clearance(decision.native_id, approval)
@@ -67,7 +67,7 @@ def record_abandonment(store: EvidenceStore | None, approval: Approval, decision
     return kept
 
 
-def on_record(box: BoxContext) -> Iterator[Approval]:
+def recorded_approvals(box: BoxContext) -> Iterator[Approval]:
     """The approvals on record for this box, the evidence's first. They allow nothing by themselves: the check still has
     to be asked."""
     try:

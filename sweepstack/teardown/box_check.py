@@ -6,7 +6,7 @@ meanwhile still ends the boxes of the teardown that it began.
 
 A stopped box of a rental platform can't be read. What was read of it before our stop stands for it, so that it need not
 be started to end: `operations.power` reads it once more before a stop, journal and files in one look, after its runner
-had ended (`Look`). That look counts only as long as nothing can have changed the box since. Each of these must be
+had ended (`LastLook`). That look counts only as long as nothing can have changed the box since. Each of these must be
 proved, and what is not known counts as changed (docs/adr/021):
 
 - our stop is what ended it: the look is on record, named by the record of that stop, and its bytes are those;
@@ -22,11 +22,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from sweepstack.core.journal import Journal, Look
+from sweepstack.core.journal import Journal, LastLook
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import JUDGED, SETTLED, Approval, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import GENESIS, digest_of
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError, JournalDamaged
@@ -313,7 +313,7 @@ def as_it_rested(store: EvidenceStore, facts: BoxFacts, seen: Observation) -> Ob
     )
 
 
-def _counts(store: EvidenceStore, facts: BoxFacts, seen: Observation) -> tuple[Look, Journal]:
+def _counts(store: EvidenceStore, facts: BoxFacts, seen: Observation) -> tuple[LastLook, Journal]:
     """The look, and the journal that it read. Raises EvidenceError with the reason why it does not count."""
     rest, journal = store.rest(facts.name, facts.generation), store.journal(facts.name, facts.generation)
     if rest is None or journal is None or not rest.speaks_for(facts.native_id, journal):
@@ -339,5 +339,5 @@ def queued(store: EvidenceStore, box: str, generation: int) -> str:
     Raises EvidenceError."""
     launch = store.launch(box, generation)
     cells = launch.cells if launch is not None else {}
-    retries = {name: retry.model_dump(mode="json") for name, retry in on_record(store).items() if name in cells}
+    retries = {name: retry.model_dump(mode="json") for name, retry in recorded_retries(store).items() if name in cells}
     return digest_of({"launch": launch.model_dump(mode="json") if launch is not None else None, "retries": retries})

@@ -10,7 +10,7 @@ from sweepstack.core.box_end import Moves
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxState, GateState, QueueState
 from sweepstack.core.verify_rules import artifacts_digest
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.host.capabilities import KnowsKeys

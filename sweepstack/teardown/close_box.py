@@ -18,7 +18,7 @@ from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.platforms.registry import volume_channel
 from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
-from sweepstack.teardown.host_shutdown import handover_of
+from sweepstack.teardown.handover_records import handover_of
 
 
 def close_books(

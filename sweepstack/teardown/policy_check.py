@@ -123,7 +123,7 @@ def orphan_problems(
 
 def _unsigned(policy: ReadPolicy, approval: Approval, sweep: SweepName, *, given_up: bool, now: datetime) -> str:
     """Which signatures the policy misses on the approval; "" if none."""
-    from sweepstack.teardown.policy_order import missing_signatures
+    from sweepstack.teardown.policy_strictness import missing_signatures
 
     return missing_signatures(policy, approval, sweep, given_up=given_up, at=now)
 

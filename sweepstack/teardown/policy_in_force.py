@@ -19,7 +19,7 @@ from sweepstack.core.schema import UPDATE_COMMAND
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
-from sweepstack.teardown.policy_order import missing_signatures, weaker
+from sweepstack.teardown.policy_strictness import missing_signatures, weaker
 from sweepstack.teardown.revocation import revocation_problem
 
 FROM, TO = "end-policy", "begin-policy"
@@ -82,7 +82,7 @@ def binding(
     try:
         file = policy_file.of_project(root)
         if file is not None:
-            found.append(Binding(FILE, file, policy_file.read(file)))
+            found.append(Binding(FILE, file, policy_file.parse_policy(file)))
     except ConfigError as error:
         way = "" if "Next: " in str(error) else f". Next: {policy_file.mended(root)}, or take it out"
         found.append(Binding(FILE, file or NONE, problem=f"{error}{way}"))
@@ -110,7 +110,7 @@ def missing_words(digest: str, record: str, never: str) -> str:
 def _of_state(policy: PolicyText) -> Binding:
     shown = f"{STATE}: policy {policy.short},"
     try:
-        return Binding(STATE, policy, policy_file.read(policy, shown))
+        return Binding(STATE, policy, policy_file.parse_policy(policy, shown))
     except ConfigError as error:
         what = error.problems[0] if error.problems else str(error)
         words = f"the policy in {STATE} ({policy.short}) can't be read by this sweepstack: {what}. {UNREADABLE}"
@@ -151,7 +151,7 @@ class Change:
         return tuple(map(self._read, self.held.policies))
 
     def _read(self, policy: PolicyText) -> Binding:
-        return Binding(FILE, policy, policy_file.read(policy)) if policy == self.file else _of_state(policy)
+        return Binding(FILE, policy, policy_file.parse_policy(policy)) if policy == self.file else _of_state(policy)
 
     @property
     def binding(self) -> tuple[Binding, ...]:
@@ -177,7 +177,7 @@ def change(root: Path, texts: Iterable[str | None], store: EvidenceStore | None,
     held = in_state(texts)
     try:
         file = policy_file.of_project(root)
-        policy_file.read(file or NONE)
+        policy_file.parse_policy(file or NONE)
     except ConfigError as error:
         return Change(held, None, file_problem=str(error))
     lost = [line for policy in held.policies for line in what_is_lost(policy, file or NONE)]
@@ -195,11 +195,11 @@ def what_is_lost(old: PolicyText, new: PolicyText) -> list[str]:
     if old.digest == new.digest:
         return []
     try:
-        before = policy_file.read(old)
+        before = policy_file.parse_policy(old)
     except ConfigError:
         return [f"{old.short} can't be read by this sweepstack, so nothing is known to be as strict"]
     try:
-        return weaker(before, policy_file.read(new))
+        return weaker(before, policy_file.parse_policy(new))
     except ConfigError:
         return []
 

@@ -55,7 +55,7 @@ def receipt_problems(
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
     cells = _cell_problems(store, receipt, waived, launch, seen.journal, full=full)
-    return cells or unsealed.problems(store, facts.name, facts.generation, facts.kills, seen)
+    return cells or unsealed.why_logs_hold_box(store, facts.name, facts.generation, facts.kills, seen)
 
 
 def latest_problems(

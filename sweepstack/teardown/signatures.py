@@ -47,7 +47,7 @@ class Signers:
         return [f"the signature of {who} under the approval does not count: {why}" for who, why in self.refused.items()]
 
 
-def document(approval: Approval, principal: str, sweep: SweepName) -> bytes:
+def signed_document(approval: Approval, principal: str, sweep: SweepName) -> bytes:
     """What `principal` signs: all of the approval but its signatures, and for which sweep. Canonical JSON."""
     return canonical_json(
         {
@@ -130,7 +130,7 @@ def _key(approval: Approval, signature: Signature, sweep: SweepName, allowed_sig
     if given.identity != sweep.identity or not _same(given, sweep):
         raise SweepstackError(f"it was given for {given}, and this is {sweep}")
     sshsig = ssh_keygen()
-    data = document(approval, signature.principal, given)
+    data = signed_document(approval, signature.principal, given)
     key: str = sshsig.fingerprint(data, signature.signature, NAMESPACE)
     if allowed_signers is None:
         return key

@@ -75,7 +75,7 @@ def signed(approvals: Iterable[OnRecord], reasons: Sequence[str]) -> list[str]:
     ]
 
 
-def on_record(
+def signature_states(
     approvals: Iterable[tuple[str, Approval | None, Sequence[str]]],
     native_id: str,
     sweep: SweepName,

@@ -3,7 +3,7 @@
     python -m tests.chaos.provider_process FD
 
 imports everything once and forks for whoever asks over the socket FD: a child is a fresh provider, that has asked
-nobody anything yet. What a child serves is what `provider.host` serves, through the same `dispatch`: requests and
+nobody anything yet. It serves what `provider.grpc_service` serves, through the same `dispatch`: requests and
 answers are JSON lines instead of gRPC. Boxes are reached over a folder each instead of SSH (`DiskChannel`): what SSH
 does has tests of its own, and here it is the API that breaks.
 """
@@ -123,7 +123,7 @@ class Nursery:
 
 
 def _import_all() -> None:
-    """Everything that a provider would import on its way, and a box that is a folder. Logging as `provider.host`."""
+    """Everything that a provider would import on its way, and a box that is a folder. Logging as in `grpc_service`."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     from sweepstack.platforms.common import redact
 
@@ -132,7 +132,7 @@ def _import_all() -> None:
     import sweepstack.channel.ssh.channel
     import sweepstack.evidence.verify
     import sweepstack.onbox.host.platform
-    import sweepstack.provider.host
+    import sweepstack.provider.grpc_service
     import sweepstack.provider.resources.box
     import sweepstack.provider.resources.gate
     import sweepstack.provider.resources.identity
@@ -211,7 +211,7 @@ def _live(sock: socket.socket, told: dict[str, Any]) -> None:
 
 
 def _answer(session: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """As `sweepstack.provider.host.Servicer._guard` does it."""
+    """As `sweepstack.provider.grpc_service.Servicer._guard` does it."""
     from sweepstack.onbox.common.errors import StillCreating, SweepstackError
     from sweepstack.platforms.common import redact
     from sweepstack.provider import dispatch

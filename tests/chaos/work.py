@@ -17,7 +17,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
 from sweepstack.loaders.base import LoadResult
 from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import Job
+from sweepstack.loaders.pool import FileToRead
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
@@ -81,7 +81,7 @@ def adrift(evidence: str) -> dict[str, str]:
     return found
 
 
-def read_here(jobs: Iterable[Job], **_: Any) -> Iterator[tuple[Job, LoadResult]]:
+def read_here(jobs: Iterable[FileToRead], **_: Any) -> Iterator[tuple[FileToRead, LoadResult]]:
     """Loads in this process: what makes a copy good is not at stake here."""
     for job in jobs:
         yield job, load(job.path, job.spec, job.sha256, expected_size=job.size)

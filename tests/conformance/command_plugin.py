@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else leaves an empty shell for other tests
+import pulumi  # noqa: F401 - before sweepstack.provider.grpc_stubs, which else leaves an empty shell for other tests
 from google.protobuf import empty_pb2, struct_pb2
 
-from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
+from sweepstack.provider.grpc_stubs import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 from sweepstack.provider.wire import to_python, to_struct
 
 SECONDS = 120.0

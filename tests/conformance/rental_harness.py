@@ -131,7 +131,7 @@ class RentalHarness:
         }.items():
             monkeypatch.setenv(name, value)
         if not machines:  # nothing would answer: what the API says is enough
-            monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
+            monkeypatch.setattr("sweepstack.platforms.common.reach_box.ON", False)
         self._set()
 
     def simulator(self, state: Path, machines: bool) -> Any:

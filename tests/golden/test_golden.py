@@ -23,7 +23,7 @@ from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import recorded_retries
 from sweepstack.provider import dispatch
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import parse_export
@@ -121,7 +121,7 @@ def test_its_records_are_read_whole(golden: Path) -> None:
         assert entries
         assert problems == []
     assert starts["seed0"] == 2
-    assert {name: retry.retry for name, retry in on_record(store).items()} == {"seed0": 1}
+    assert {name: retry.retry for name, retry in recorded_retries(store).items()} == {"seed0": 1}
     for code in store.codes():
         assert store.read_code(code)
 

@@ -16,7 +16,7 @@ from typing import Any
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.extensions.authoring import box_answers as facts
-from sweepstack.extensions.authoring.box_answers import Answer, Mark
+from sweepstack.extensions.authoring.box_answers import FactAnswer, Mark
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.platform import BoxRecord, Phase
@@ -72,7 +72,7 @@ class Journey:
     profile: Profile
     stack: Stack
     transcript: Transcript
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[FactAnswer] = field(default_factory=list)
     flaws: list[str] = field(default_factory=list)
     """What did not go as it must, and did not keep the loop from going on."""
     _seen: dict[str, Any] = field(default_factory=dict)
@@ -124,9 +124,12 @@ class Journey:
             finally:
                 self.transcript.say(f"        {time.monotonic() - begun:.0f} s; ${self.run.purse.spent():.4f} so far")
 
-    def facts(self) -> list[Answer]:
+    def facts(self) -> list[FactAnswer]:
         """All that the box has answered."""
-        return [*(facts.judge(self.profile, self._seen, self._after) if self._seen else []), *self.answers]
+        return [
+            *(facts.compare_with_profile(self.profile, self._seen, self._after) if self._seen else []),
+            *self.answers,
+        ]
 
     # the steps
 
@@ -151,12 +154,12 @@ class Journey:
 
     def _ask(self) -> None:
         self._seen = self._asked(mark="write")
-        self.answers.append(Answer("kind", self.profile.kind, "a rented box that SSH reaches", "agrees"))
+        self.answers.append(FactAnswer("kind", self.profile.kind, "a rented box that SSH reaches", "agrees"))
         with contextlib.suppress(PlatformError):
             record = self._record()
             if record.endpoint is not None:
                 box = "through the vendor's relay" if record.endpoint.proxied else "straight to its own port"
-                self.answers.append(Answer("ssh", "nothing typed", box, "told"))
+                self.answers.append(FactAnswer("ssh", "nothing typed", box, "told"))
 
     def _unarmed(self) -> None:
         result = self._run(*self._pulumi("destroy"))
@@ -222,7 +225,9 @@ class Journey:
     def _destroy(self) -> None:
         self._yes(*self._pulumi("destroy"))
         if self.profile.meter_stop_verb == "destroy" and not self.run.held():
-            self.answers.append(Answer("meter_stop_verb", "destroy", "not in the platform's list after it", "agrees"))
+            self.answers.append(
+                FactAnswer("meter_stop_verb", "destroy", "not in the platform's list after it", "agrees")
+            )
 
     def _audit(self) -> None:
         result = self._run("sweepctl", "audit", "--json")
@@ -252,7 +257,7 @@ class Journey:
     def _asked(self, *, mark: Mark) -> dict[str, Any]:
         result = self._run(*self._on_box(*facts.question(self.profile, self.run.prefix, mark=mark)))
         try:
-            return facts.read(result.out)
+            return facts.parse_answers(result.out)
         except ValueError as error:
             self.flaws.append(f"the box could not be asked: {error} (exit code {result.rc})")
             return {}

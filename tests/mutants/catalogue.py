@@ -351,7 +351,7 @@ MUTANTS = (
             Patch(
                 "sweepstack/platforms/runpod/api.py",
                 '        answer = self.http.write("POST", "/v2/pods", body, deadline=deadline)\n',
-                "        def post() -> Answer:\n"
+                "        def post() -> HttpAnswer:\n"
                 '            return self.http.write("POST", "/v2/pods", body, deadline=deadline)\n\n'
                 "        try:\n            answer = post()\n"
                 "        except OutcomeUnknown:\n            answer = post()\n",
@@ -525,7 +525,7 @@ MUTANTS = (
         "call a box up that is only shown as ended",
         (
             Patch(
-                "sweepstack/provider/resources/stop.py",
+                "sweepstack/provider/resources/run_or_stop.py",
                 "        record = look.once()\n",
                 "        record = look.once()\n        if record.phase is Phase.UNKNOWN:\n            return record\n",
             ),

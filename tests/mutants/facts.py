@@ -14,12 +14,12 @@ FACTS = (
     ),
     Mutant(
         "take an acceptance for another month of its fact",
-        (Patch("sweepstack/profiles/facts.py", "acceptance.month != fact.stamp or ", ""),),
+        (Patch("sweepstack/profiles/dated_facts.py", "acceptance.month != fact.stamp or ", ""),),
         (f"{ALONE}test_an_acceptance_is_for_one_month_of_one_fact_and_for_a_while",),
     ),
     Mutant(
         "let an acceptance last for ever",
-        (Patch("sweepstack/profiles/facts.py", "age is not None and age <= MONTHS", "age is not None"),),
+        (Patch("sweepstack/profiles/dated_facts.py", "age is not None and age <= MONTHS", "age is not None"),),
         (f"{TYPED}test_an_acceptance_runs_out",),
     ),
 )

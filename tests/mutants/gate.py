@@ -37,15 +37,15 @@ GATE = (
     _mutant(
         "gate: a box that left the program ends after a look at sizes and times",
         "sweepstack/provider/resources/teardown.py",
-        "by_records(judge(box, state, state.approval, full=True), full=True)",
-        "by_records(judge(box, state, state.approval, full=True), full=False)",
+        "by_records(judge_end(box, state, state.approval, full=True), full=True)",
+        "by_records(judge_end(box, state, state.approval, full=True), full=False)",
         "tests/unit/provider/test_box_end.py::test_a_clearance_on_record_serves_a_state_that_lost_its_approval",
     ),
     _mutant(
         "gate: a box ends after a look at sizes and times",
         "sweepstack/provider/resources/teardown.py",
-        "by_records(judge(box, state, state.approval, full=True), full=True)",
-        "by_records(judge(box, state, state.approval, full=False), full=True)",
+        "by_records(judge_end(box, state, state.approval, full=True), full=True)",
+        "by_records(judge_end(box, state, state.approval, full=False), full=True)",
         "tests/unit/provider/test_box_end.py::test_what_is_hurt_after_the_clearance_is_refused",
     ),
     _mutant(

@@ -90,14 +90,14 @@ ORPHAN = (
     ),
     _mutant(
         "audit: other projects' states are not asked",
-        "sweepstack/operations/strays/known.py",
+        "sweepstack/operations/strays/known_states.py",
         "list_stacks(root, every_project=True)",
         "[]",
         REAL + "test_a_box_of_another_project_s_state_ends_through_its_gate",
     ),
     _mutant(
         "audit: stack files name no evidence",
-        "sweepstack/operations/strays/known.py",
+        "sweepstack/operations/strays/known_states.py",
         "        _read_evidence(known, marker.stack, place)\n",
         "",
         REAL + "test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate",

@@ -17,7 +17,13 @@ POLICY = (
     ),
     Mutant(
         "policy: the project's file is not asked about an end",
-        (Patch(IN_FORCE, "            found.append(Binding(FILE, file, policy_file.read(file)))", "            pass"),),
+        (
+            Patch(
+                IN_FORCE,
+                "            found.append(Binding(FILE, file, policy_file.parse_policy(file)))",
+                "            pass",
+            ),
+        ),
         (TESTS + "test_waivers_are_refused_by_the_state_and_by_the_file_with_file_and_line",),
     ),
     Mutant(
@@ -80,8 +86,8 @@ POLICY = (
         (
             Patch(
                 "sweepstack/provider/resources/identity.py",
-                "        if old is None and (why := policy.without_text(",
-                "        if False and (why := policy.without_text(",
+                "        if old is None and (why := policy_limits.without_text(",
+                "        if False and (why := policy_limits.without_text(",
             ),
         ),
         (PROVIDER + "test_a_new_state_takes_nothing_over_without_the_policy_that_the_records_name",),
@@ -90,7 +96,7 @@ POLICY = (
         "policy: --target rents without a look at the state",
         (
             Patch(
-                "sweepstack/provider/resources/policy.py",
+                "sweepstack/provider/resources/policy_limits.py",
                 "    if IDENTITY_SEEN not in",
                 "    if False and IDENTITY_SEEN not in",
             ),
@@ -188,7 +194,7 @@ POLICY = (
         "policy: a stopped box starts again against a stricter policy",
         (
             Patch(
-                "sweepstack/provider/resources/policy.py",
+                "sweepstack/provider/resources/policy_limits.py",
                 'if not now.rules or new.want != "running" or',
                 "if True or",
             ),

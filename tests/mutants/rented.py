@@ -39,7 +39,7 @@ RENTED = (
         "take the confirmation for another native id",
         (
             Patch(
-                "sweepstack/teardown/host_shutdown.py",
+                "sweepstack/teardown/handover_records.py",
                 "            return self.confirmed.native_id == native_id and self.confirmed.box == self.box and",
                 "            return",
             ),

@@ -66,8 +66,8 @@ STOPPED = (
     _mutant(
         "a retry gives a queue nothing",
         RESTED,
-        "for name, retry in on_record(store).items() if name in cells}",
-        "for name, retry in on_record(store).items() if not cells}",
+        "for name, retry in recorded_retries(store).items() if name in cells}",
+        "for name, retry in recorded_retries(store).items() if not cells}",
         f"{DOUBT}[a_cell_was_asked_for_again]",
     ),
     _mutant(
@@ -143,7 +143,7 @@ STOPPED = (
     ),
     _mutant(
         "a drained box that we stopped is started by the next up",
-        "sweepstack/provider/resources/stop.py",
+        "sweepstack/provider/resources/run_or_stop.py",
         "journal = seen.journal if seen.journal is not None else _whole_copy(box, state)",
         "journal = seen.journal",
         KEPT + "test_an_up_starts_no_box_that_has_nothing_to_run",

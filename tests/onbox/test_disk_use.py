@@ -64,7 +64,7 @@ def test_the_time_is_bounded_and_it_says_so(box: Path) -> None:
     (use,) = hogs([box / "cells"], os.stat(box).st_dev, 3600)
     assert use.whole
     assert hogs([box / "cells"], os.stat(box).st_dev, -1) == []  # not one folder was seen
-    assert "more than 2 files" in disk._said("inodes", [disk.Use("x", 1, 2, False)])
+    assert "more than 2 files" in disk._said("inodes", [disk.FolderUse("x", 1, 2, False)])
 
 
 def test_a_mount_that_hangs_is_named_and_holds_no_line_back(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.onbox.runner.ending import Ending, classify, last_exception
+from sweepstack.onbox.runner.ending import FailedAttempt, classify, last_exception
 from tests.onbox.harness import Box, wait_for
 
 
@@ -76,7 +76,7 @@ def test_class_of_a_failure(box: Box, run: str, kind: str, final: bool) -> None:
     ],
 )
 def test_class_by_what_is_known(code: int | None, tail: str, kills: int | None, kind: str) -> None:
-    assert classify(Ending(code, tail, kills))[0] == kind
+    assert classify(FailedAttempt(code, tail, kills))[0] == kind
 
 
 def test_last_exception_is_the_one_it_ended_with() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.location import resolve
+from sweepstack.evidence.location import object_store_at
 from sweepstack.evidence.object_store import ObjectStore
 from sweepstack.evidence.s3.object_store import S3Store
 from sweepstack.evidence.store import EvidenceStore
@@ -22,7 +22,7 @@ from tests.unit.evidence.world import IDENTITY, World
 
 @pytest.fixture
 def objects(uri: str) -> ObjectStore:
-    return resolve(uri)
+    return object_store_at(uri)
 
 
 def test_founding_is_idempotent_and_exclusive(uri: str) -> None:
@@ -61,7 +61,7 @@ def test_what_nobody_can_know_is_not_absent(
     monkeypatch.setenv(name, value)
     s3_client.forget()
     key = "records/births/none.json"
-    objects = resolve(world.uri)
+    objects = object_store_at(world.uri)
     for ask in (
         lambda: EvidenceStore.open(world.uri),
         lambda: EvidenceStore.read_marker(world.uri),

@@ -53,7 +53,7 @@ def test_everything_is_there_and_counts(folder: World, uri: str) -> None:
     assert [birth.native_id for birth in store.births()] == [folder.box.native_id]
     assert store.read_code("sha256:" + "a" * 64) == b"archive"
     logs = box_logs.copied_logs(store, "box-0", 1)
-    assert box_logs.read(store, logs, logs.logs[0]) == b"begins\n"
+    assert box_logs.read_copied_log(store, logs, logs.logs[0]) == b"begins\n"
     names = [cell.name for cell in folder.cells]
     for full in (False, True):
         assert check_files(store, receipt, names, full=full) == []

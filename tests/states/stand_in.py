@@ -207,7 +207,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
     from pulumi.runtime import mocks as pulumi_mocks
 
     from components.program import one_message, program
-    from sweepstack.provider import sharing
+    from sweepstack.provider import split_invoke
 
     class Answers(pulumi_mocks.Mocks):
         def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
@@ -218,7 +218,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
             return identifier, {**args.inputs, **outputs}
 
         def call(self, args: Any) -> dict[str, Any]:
-            return sharing.invoke(session, args.token, args.args)
+            return split_invoke.invoke(session, args.token, args.args)
 
     pulumi.log.error = lambda text, *_: problems.append(text)  # type: ignore[assignment]
     pulumi.log.warn = lambda text, *_: say(f"warning: {text}")  # type: ignore[assignment]
@@ -365,7 +365,7 @@ def import_all() -> None:
     import sweepstack.onbox.host.folder_platform
     import sweepstack.provider.dispatch
     import sweepstack.provider.resources.box
-    import sweepstack.provider.sharing
+    import sweepstack.provider.split_invoke
     from sweepstack.cli import app as app_module
     from sweepstack.loaders.load import load
 

@@ -23,7 +23,7 @@ MAX_FUNCTION = 60
 LONG_FUNCTIONS = {
     ("scripts/lib/processes.py", "run"),
     ("sweepstack/cli/collect.py", "take_snapshot"),
-    ("sweepstack/cli/commands/approve/preview.py", "show"),
+    ("sweepstack/cli/commands/approve/preview.py", "print_draft"),
     ("sweepstack/cli/commands/place/__init__.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),
     ("sweepstack/cli/commands/pull/fetch.py", "report"),
@@ -311,7 +311,7 @@ def test_rules_see_the_whole_tree() -> None:
     assert {
         "sweepstack.core.records",
         "sweepstack.onbox.common.errors",
-        "sweepstack.provider.host",
+        "sweepstack.provider.grpc_service",
         "scripts.lib.main",
     } <= names
 
@@ -360,14 +360,14 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
             "import sweepstack.profiles.load as load, sweepstack.operations.power\n",
         ),
         ("sweepstack/status/compose.py", "from sweepstack.cli import main\n"),
-        ("sweepstack/status/compose.py", "def late():\n    from sweepstack.provider.host import serve\n"),
+        ("sweepstack/status/compose.py", "def late():\n    from sweepstack.provider.grpc_service import serve\n"),
         ("sweepstack/config/model.py", "from sweepstack.profiles.load import load_profile\n"),
         ("sweepstack/config/file.py", "from components import sweep\n"),
         ("sweepstack/profiles/resolve.py", "from components.box import Box\n"),
-        ("components/box.py", "import sweepstack.provider.host\n"),
+        ("components/box.py", "import sweepstack.provider.grpc_service\n"),
         ("components/box.py", "from sweepstack.teardown.check import may_end\n"),
-        ("sweepstack/provider/host.py", "from sweepstack import cli\n"),
-        ("sweepstack/provider/host.py", "from components import sweep\n"),
+        ("sweepstack/provider/grpc_service.py", "from sweepstack import cli\n"),
+        ("sweepstack/provider/grpc_service.py", "from components import sweep\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.evidence.store import EvidenceStore\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.teardown import check\n"),
         ("sweepstack/cli/app.py", "from sweepstack.provider import host\n"),
@@ -382,7 +382,7 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
         ("sweepstack/odd/thing.py", "import os\n"),
         ("sweepstack/__init__.py", "import sweepstack.core.records\n"),
         ("scripts/lib/main.py", "import sweepstack.core.records\n"),
-        ("__main__.py", "import sweepstack.provider.host\n"),
+        ("__main__.py", "import sweepstack.provider.grpc_service\n"),
     ],
 )
 def test_wrong_way_import_is_seen(tree: Callable[[str, str], Path], name: str, text: str) -> None:

@@ -22,10 +22,13 @@ LATE = "it is what opens at first use"
 MANY = "asks all accounts or volumes of a sweep, by their names"
 START = "each command of a sweep begins with it"
 EXCEPT = {
-    "sweepstack/evidence/lazy.py": ({"EvidenceStore.open"}, LATE),
+    "sweepstack/evidence/open_evidence.py": ({"EvidenceStore.open"}, LATE),
     "sweepstack/teardown/box_context.py": ({"load_platform", "Evidence", "BoxContext"}, LATE),
     "sweepstack/operations/volumes/end_check.py": ({"load_platform", "Evidence"}, LATE),
-    "sweepstack/operations/volumes/records.py": ({"Evidence"}, "finds the evidence of other stacks in their states"),
+    "sweepstack/operations/volumes/mounting_sweeps.py": (
+        {"Evidence"},
+        "finds the evidence of other stacks in their states",
+    ),
     "sweepstack/evidence/publish.py": ({"EvidenceStore.open"}, "compares two places by their addresses"),
     "sweepstack/evidence/stack_copy.py": ({"EvidenceStore.open"}, "keeps a file at an address"),
     "sweepstack/status/engine/state.py": (
@@ -37,13 +40,13 @@ EXCEPT = {
     "sweepstack/provider/resources/market.py": ({"load_platform"}, "asks an account before there is a box"),
     "sweepstack/operations/pull.py": ({"load_platform"}, "reads the volume of a box that does not answer"),
     "sweepstack/operations/balances.py": ({"load_platform"}, "asks an account, and no box"),
-    "sweepstack/provider/sharing.py": ({"Evidence"}, "it is the entry of the program's question"),
+    "sweepstack/provider/split_invoke.py": ({"Evidence"}, "it is the entry of the program's question"),
     "sweepstack/cli/sources.py": ({"EvidenceStore.open"}, START),
     "sweepstack/cli/target.py": ({"EvidenceStore.open"}, START),
-    "sweepstack/operations/strays/sweep.py": ({"load_platform", "Evidence"}, MANY),
+    "sweepstack/operations/strays/beside_sweep.py": ({"load_platform", "Evidence"}, MANY),
     "sweepstack/operations/strays/volumes.py": ({"load_platform"}, MANY),
     "sweepstack/operations/strays/accounts.py": ({"load_platform"}, MANY),
-    "sweepstack/operations/strays/known.py": ({"EvidenceStore.open"}, MANY),
+    "sweepstack/operations/strays/known_states.py": ({"EvidenceStore.open"}, MANY),
     "sweepstack/operations/strays/judge.py": ({"EvidenceStore.open", "VolumeContext"}, MANY),
     "sweepstack/cli/volume_status.py": ({"load_platform"}, MANY),
     "sweepstack/cli/collect.py": ({"load_platform"}, MANY),
@@ -92,8 +95,8 @@ def test_each_exception_is_used() -> None:
     ("name", "text", "count"),
     [
         ("sweepstack/operations/power.py", "store = EvidenceStore.open(uri)\n", 1),
-        ("sweepstack/provider/resources/stop.py", "class Stop: ...\nplatform = load_platform(adapter)\n", 1),
-        ("sweepstack/operations/strays/sweep.py", "def late():\n    return BoxContext(facts, adapter)\n", 1),
+        ("sweepstack/provider/resources/run_or_stop.py", "class Stop: ...\nplatform = load_platform(adapter)\n", 1),
+        ("sweepstack/operations/strays/beside_sweep.py", "def late():\n    return BoxContext(facts, adapter)\n", 1),
         ("sweepstack/provider/resources/box.py", "class B(Handler[I, S]):\n    platform = load_platform(adapter)\n", 0),
         ("sweepstack/cli/commands/wait.py", "store = EvidenceStore.open(uri)\n", 0),
         ("sweepstack/operations/power.py", "from sweepstack.platforms.registry import load_platform\n", 0),

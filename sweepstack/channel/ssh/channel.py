@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from sweepstack.channel import agent_source
-from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.prefetch import READS, Answers, Question
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh.link import MOST_ANSWER, Link, said_last, wrong_key

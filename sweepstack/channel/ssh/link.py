@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.channel.host_keys import HostKeyChanged, changed
-from sweepstack.channel.prefetch import Answer, Question
+from sweepstack.channel.pinned_keys import HostKeyChanged, changed
+from sweepstack.channel.prefetch import PrefetchedAnswer, Question
 from sweepstack.channel.ssh.options import ALIVE_SECONDS, Way
 from sweepstack.onbox.agent import agent
 from sweepstack.onbox.common import holes
@@ -148,7 +148,7 @@ class Link:
         value = self.answer(take, deadline)
         return bytes(found), value
 
-    def ask_all(self, questions: Sequence[Question], most: int = MOST_ANSWER) -> list[Answer]:
+    def ask_all(self, questions: Sequence[Question], most: int = MOST_ANSWER) -> list[PrefetchedAnswer]:
         """All of them in one round trip, each with an answer of its own, in this order; `most` bytes of data each.
 
         Raises Unreachable where the connection does not bring them all."""
@@ -157,14 +157,14 @@ class Link:
         self._write(b"".join(agent.framed(b"J", one) for one in asked), STALL_SECONDS)
         return [self._one_answer(question.deadline, most) for question in questions]
 
-    def _one_answer(self, deadline: float, most: int) -> Answer:
+    def _one_answer(self, deadline: float, most: int) -> PrefetchedAnswer:
         self.healthy = False  # until it is there, and the next one is asked for again
         try:
-            return Answer(*self._whole(deadline, most))
+            return PrefetchedAnswer(*self._whole(deadline, most))
         except (PlatformError, OSError) as error:
             if not self.healthy:
                 raise
-            return Answer(b"", None, error)
+            return PrefetchedAnswer(b"", None, error)
 
     def request(self, verb: str, *, data: Iterable[bytes] = (), **args: Any) -> None:
         """Sends a request, and the data that its argument `bytes` announces. Its answer has to be taken."""

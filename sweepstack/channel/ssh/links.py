@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sweepstack.channel import agent_source
-from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.link import Link, Silence

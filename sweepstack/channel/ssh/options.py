@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.ssh.keys import SshKey
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import PlatformError

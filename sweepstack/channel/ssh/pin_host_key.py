@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sweepstack.channel.host_keys import fingerprint, keys_of
+from sweepstack.channel.pinned_keys import fingerprint, keys_of
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.link import SECONDS, said_last
 from sweepstack.channel.ssh.options import Way

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweepstack.channel.host_address import MOST_HOPS, Hop, HostAddress
-from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.channel import SshEndpoint

@@ -15,10 +15,10 @@ from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.local_decisions import Decision, record_decision
-from sweepstack.evidence.backend_lease import Takeover, same, take_over
+from sweepstack.evidence.sweep_holder import Takeover, same, take_over
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError
 from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.operations.strays.held import ask_backend, backend_of
+from sweepstack.operations.strays.other_backends import ask_backend, backend_of
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.teardown.ownership import who

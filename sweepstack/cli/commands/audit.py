@@ -37,7 +37,7 @@ from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Loss
 from sweepstack.evidence import box_logs
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
@@ -48,7 +48,6 @@ from sweepstack.operations.events.deliver import Delivery, deliver
 from sweepstack.operations.events.event import Event, stray
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.operations.strays.accounts import ask, findings_in, still_billed_boxes, without_duplicates
-from sweepstack.operations.strays.held import gate_of
 from sweepstack.operations.strays.judge import (
     Assessed,
     BoxAssessed,
@@ -59,7 +58,8 @@ from sweepstack.operations.strays.judge import (
     way_out,
     with_details,
 )
-from sweepstack.operations.strays.known import Known, read_known
+from sweepstack.operations.strays.known_states import KnownStates, read_known
+from sweepstack.operations.strays.other_backends import gate_of
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_books
@@ -126,7 +126,7 @@ def audit(root: Path, out: Out) -> int:
     return code
 
 
-def render(findings: Sequence[Stray], asked: Sequence[str], known: Known, out: Out) -> None:
+def render(findings: Sequence[Stray], asked: Sequence[str], known: KnownStates, out: Out) -> None:
     """Prints the table, its summary, and what to type next."""
     if findings:
         rows = [
@@ -187,7 +187,7 @@ def render(findings: Sequence[Stray], asked: Sequence[str], known: Known, out: O
     )
 
 
-def _tell_unheld(findings: Sequence[Stray], known: Known, out: Out) -> None:
+def _tell_unheld(findings: Sequence[Stray], known: KnownStates, out: Out) -> None:
     at_rest = {finding.native_id for finding in findings if finding.phase in ("stopped", "gone")}
     for stack, one in known.unheld:
         if one.birth.native_id not in at_rest:
@@ -202,7 +202,7 @@ def _month(price: float | None) -> str:
     return f"{price:.2f}/month" if price is not None else "by the month"
 
 
-def tell_findings(findings: Sequence[Stray], known: Known) -> None:
+def tell_findings(findings: Sequence[Stray], known: KnownStates) -> None:
     """Tells of findings that bill and that no state knows of. Blocks for `PATIENCE` at most, and never raises.
 
     A finding that is known to some stacks is told where these say; any other by the first stack that names a place.
@@ -294,7 +294,7 @@ def _request(abandon: bool, reason: str, agreed: str) -> EndRequest:
     return EndRequest(who(), reason, agreed.strip())
 
 
-def _refuse_gated(finding: Stray, known: Known, *, abandon: bool) -> None:
+def _refuse_gated(finding: Stray, known: KnownStates, *, abandon: bool) -> None:
     """Raises No if a state has it; also if an open record has it, unless it is abandoned."""
     if finding.standing in ("known", "foreign"):
         stack = finding.whose[0]
@@ -311,7 +311,7 @@ def _refuse_gated(finding: Stray, known: Known, *, abandon: bool) -> None:
         )
 
 
-def _checked(finding: Stray, known: Known, request: EndRequest, *, full: bool) -> Assessed:
+def _checked(finding: Stray, known: KnownStates, request: EndRequest, *, full: bool) -> Assessed:
     """The assessment, if the check allows the end. Raises No with what keeps it, and what to do."""
     with Progress(f"reading {finding.native_id}"):
         if finding.kind == "volume":
@@ -321,7 +321,7 @@ def _checked(finding: Stray, known: Known, request: EndRequest, *, full: bool) -
     return _checked_volume(volume) if finding.kind == "volume" else _checked_box(box, known, request)
 
 
-def _checked_box(found: BoxAssessed, known: Known, request: EndRequest) -> BoxAssessed:
+def _checked_box(found: BoxAssessed, known: KnownStates, request: EndRequest) -> BoxAssessed:
     if found.verdict.allowed and (request.reason or not found.on_record):
         return found
     following, give_up = way_out(found, known, recorded="")
@@ -383,7 +383,7 @@ def _confirm(found: Assessed, typed: str | None) -> None:
         raise No(f"{typed!r} is not {finding.native_id}; nothing was ended", [AUDIT])
 
 
-def _record(found: Assessed, known: Known, request: EndRequest) -> list[str]:
+def _record(found: Assessed, known: KnownStates, request: EndRequest) -> list[str]:
     """Records the decision on this computer, in the evidence and on the box. Returns the places that worked.
 
     Raises No if it could be recorded neither here nor in the evidence: then nothing was ended.
@@ -411,7 +411,7 @@ def _record(found: Assessed, known: Known, request: EndRequest) -> list[str]:
     return places
 
 
-def _decision(found: Assessed, known: Known, request: EndRequest) -> Decision:
+def _decision(found: Assessed, known: KnownStates, request: EndRequest) -> Decision:
     finding, owner = found.finding, found.owner
     agreed = f"; {request.person} says that {request.agreed} has agreed" if request.agreed else ""
     unread = f"; not every state could be read: {'; '.join(known.problems)}" if known.problems else ""

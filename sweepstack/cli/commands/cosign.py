@@ -10,7 +10,7 @@ import typer
 
 from sweepstack.cli.commands.approve import says_yes, write_approval
 from sweepstack.cli.commands.approve.boxes import boxes_to_sign
-from sweepstack.cli.commands.approve.options import Asked
+from sweepstack.cli.commands.approve.options import ApprovalRequest
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
 from sweepstack.cli.commands.approve.volumes import volumes_to_sign
 from sweepstack.cli.options import AsJson, Stack
@@ -103,7 +103,7 @@ def _show_approval(approval: Approval, sweep: SweepName, signer: Signer, out: Ou
     out.line(f"approval {approval_digest(approval)}")
 
 
-def _ask_to_sign(asked: Asked, digest: str | None) -> None:
+def _ask_to_sign(asked: ApprovalRequest, digest: str | None) -> None:
     """The person's yes. Raises No if it is not given, or if `digest` is not this approval's."""
     target, stands = asked.target, approval_digest(asked.approval)
     again = f"sweepctl cosign --stack {target.stack} {stands}"

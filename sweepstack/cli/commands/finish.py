@@ -48,7 +48,7 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.volumes.end_check import VolumeContext
-from sweepstack.operations.volumes.records import survey
+from sweepstack.operations.volumes.mounting_sweeps import survey
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import EngineCall, find_engine
 from sweepstack.status.engine.state import VolumeEntry

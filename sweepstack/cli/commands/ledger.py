@@ -33,7 +33,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
-from sweepstack.operations.strays.sweep import entry_of
+from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.status.engine.state import BoxEntry

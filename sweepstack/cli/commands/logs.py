@@ -33,7 +33,7 @@ from sweepstack.cli.output import NO, YES, No, Out, Unsure, aside, following, pl
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target, parse_duration
 from sweepstack.core.suggest import closest, did_you_mean
-from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read
+from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read_copied_log
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
@@ -234,7 +234,7 @@ def copy_of(sources: Sources, name: str, generation: int | None, path: str, why:
     for kept, log in reversed(_copied_logs(sources, path)):
         data = None
         if sources.store is not None and kept.box == name and generation in (None, kept.generation):
-            data = read(sources.store, kept, log)
+            data = read_copied_log(sources.store, kept, log)
         if data is not None:
             words = f"the copy of {log.at:%Y-%m-%d %H:%M} UTC{f' ({why})' if why else ''}"
             words += f"; the first {log.start:,} bytes were too many to copy" if log.start else ""
@@ -262,7 +262,7 @@ RELOCATE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Ending:
+class LogEnd:
     """Why the log is complete, and the exit code for that."""
 
     code: int
@@ -304,7 +304,7 @@ class Follow:
         """The message before the first line."""
         return f"{self.words}, from box {self.box}"
 
-    def over(self) -> Ending | None:
+    def over(self) -> LogEnd | None:
         """How it ended, once the log is complete; None before."""
         return None
 
@@ -465,7 +465,7 @@ class CellFollow(Follow):
         self.cell, self.only = cell, attempt
         self.attempt = 0
         self.ended: dict[int, str] = {}
-        self._ending: Ending | None = None
+        self._ending: LogEnd | None = None
         self._sources, self._gone = sources, box_snapshot.gone
         super().__init__(target, box_snapshot, cell, tail, limit)
 
@@ -485,11 +485,11 @@ class CellFollow(Follow):
             self._ending = None
         elif kind == "cell-failed":
             self.ended[self.attempt] = f"failed: {reason}"
-            self._ending = Ending(NO, f"{self.cell} failed for good: {reason}") if entry["final"] else None
+            self._ending = LogEnd(NO, f"{self.cell} failed for good: {reason}") if entry["final"] else None
         elif kind in box_layout.SEALED:
-            self._ending = Ending(YES, f"{self.cell} is sealed")
+            self._ending = LogEnd(YES, f"{self.cell} is sealed")
         elif kind in ("cell-dropped", "cell-refused"):
-            self._ending = Ending(NO, f"{self.cell} was {kind.removeprefix('cell-')}: {reason}")
+            self._ending = LogEnd(NO, f"{self.cell} was {kind.removeprefix('cell-')}: {reason}")
 
     def path(self) -> str | None:
         wanted = self.only or self.attempt
@@ -500,9 +500,9 @@ class CellFollow(Follow):
         before = self.ended.get(wanted - 1, "cut off") if wanted > 1 else ""
         return f"{self.cell}, attempt {wanted}, from box {self.box}{f' (the one before: {before})' if before else ''}"
 
-    def over(self) -> Ending | None:
+    def over(self) -> LogEnd | None:
         if self.only and (self.attempt > self.only or self.only in self.ended):
-            return Ending(YES, f"attempt {self.only} of {self.cell} {self.ended.get(self.only, 'was cut off')}")
+            return LogEnd(YES, f"attempt {self.only} of {self.cell} {self.ended.get(self.only, 'was cut off')}")
         return self._ending
 
     def locate(self) -> BoxSnapshot | None:
@@ -572,7 +572,7 @@ class SetupFollow(BoxFollow):
         self, target: Target, box_snapshot: BoxSnapshot, setup: str, tail: int | None, limit: timedelta
     ) -> None:
         self.setup = setup
-        self._ending: Ending | None = None
+        self._ending: LogEnd | None = None
         words = f"set-up of box {box_snapshot.box.name}"
         super().__init__(target, box_snapshot, words, box_layout.setup_log(setup), tail, limit)
 
@@ -583,11 +583,11 @@ class SetupFollow(BoxFollow):
         if kind == "setup-started":
             self._ending = None
         elif kind == "setup-finished":
-            self._ending = Ending(YES, f"{self.words} finished")
+            self._ending = LogEnd(YES, f"{self.words} finished")
         elif kind == "setup-failed":
-            self._ending = Ending(NO, f"{self.words} failed: {entry.get('reason') or ''}")
+            self._ending = LogEnd(NO, f"{self.words} failed: {entry.get('reason') or ''}")
 
-    def over(self) -> Ending | None:
+    def over(self) -> LogEnd | None:
         return self._ending
 
 

@@ -39,7 +39,7 @@ from sweepstack.teardown.policy_in_force import (
     rule_of,
     waiting_approval,
 )
-from sweepstack.teardown.policy_order import stricter
+from sweepstack.teardown.policy_strictness import stricter
 from sweepstack.teardown.refusal import revoked_again
 from sweepstack.teardown.revocation import given_at, torn
 from sweepstack.teardown.signatures import signed_words, verified_signers
@@ -170,7 +170,7 @@ def _file_state(found: Change) -> str:
         how = "weaker, and approved"
     else:
         rules = [one.rule for one in found.in_force if one.rule is not None and one.where == STATE]
-        new = policy_file.read(file or NONE)
+        new = policy_file.parse_policy(file or NONE)
         keys = sorted({key for rule in rules for key in stricter(rule, new)})
         how = f"stricter in {', '.join(keys)}" if keys else "as strict"
     return f"{how}: it comes into force with the next `pulumi up`"

@@ -18,7 +18,7 @@ from sweepstack.cli.prompt import answer, own_words
 from sweepstack.cli.sources import open_sources, usable
 from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
-from sweepstack.launch.retries import Begin, Retry, add, next_retry, on_record, waits
+from sweepstack.launch.retries import Begin, Retry, add, next_retry, recorded_retries, waits
 from sweepstack.onbox.common import box_layout
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
@@ -48,7 +48,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CellRetry:
     """One cell that is to run again. `waits`: an earlier retry that no `pulumi up` has brought to the boxes yet."""
 
     view: CellView
@@ -91,7 +91,7 @@ def command(
     with Progress("looking"):
         snapshot = take_snapshot(sources)
     _may_run_at_all(snapshot)
-    records = on_record(store)
+    records = recorded_retries(store)
     views = _chosen(target, snapshot, choice)
     if begins == "set":
         _may_begin_with_a_set(target, snapshot, views, records)
@@ -193,7 +193,7 @@ def _is_at_work(snapshot: Snapshot, view: CellView) -> bool:
     return runs and bool(holder and holder.seen.runner_alive) and view.verdict != "hung"
 
 
-def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Choice) -> Asked:
+def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Choice) -> CellRetry:
     """The retry of one cell: a new one, or the one that waits already."""
     holder = snapshot.holder_of(view.name)
     progress = holder.progress(view.name) if holder else None
@@ -207,7 +207,7 @@ def _asked(snapshot: Snapshot, view: CellView, before: Retry | None, choice: Cho
         ends=_is_at_work(snapshot, view),
         reason=choice.reason,
     )
-    return Asked(view, retry, waits=retry is before)
+    return CellRetry(view, retry, waits=retry is before)
 
 
 def _sealed(snapshot: Snapshot, view: CellView, progress: CellProgress | None) -> str | None:
@@ -231,7 +231,7 @@ def _ended(snapshot: Snapshot, view: CellView) -> bool:
     return progress is None or progress.final
 
 
-def _require_consent(target: Target, asked: Sequence[Asked], choice: Choice) -> None:
+def _require_consent(target: Target, asked: Sequence[CellRetry], choice: Choice) -> None:
     """Asks for consent if verified copies will no longer count, or cells that run are ended: `yes` at a terminal, a
     reason elsewhere."""
     superseded = [one.view.name for one in asked if one.supersedes]
@@ -258,7 +258,7 @@ def _names(cells: Collection[str]) -> str:
     return ", ".join(shown) + (f" … and {len(cells) - SHOWN} more" if len(cells) > SHOWN else "")
 
 
-def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], choice: Choice, out: Out) -> None:
+def _report(target: Target, snapshot: Snapshot, asked: Sequence[CellRetry], choice: Choice, out: Out) -> None:
     stack = target.stack
     following = [f"pulumi up --stack {stack}    (starts them)"]
     stale = any(one.supersedes for one in asked) and snapshot.receipt_digest is not None
@@ -293,14 +293,14 @@ def _report(target: Target, snapshot: Snapshot, asked: Sequence[Asked], choice: 
     out.next(following)
 
 
-def _kept_in(snapshot: Snapshot, asked: Sequence[Asked]) -> str:
+def _kept_in(snapshot: Snapshot, asked: Sequence[CellRetry]) -> str:
     """The folder on the durable tier with the checkpoints that these cells no longer begin with."""
     identity = snapshot.state.identity.identity if snapshot.state.identity else "IDENTITY"
     names = [one.view.name for one in asked]
     return f"{box_layout.DURABLE}/{box_layout.checkpoints_dir(identity, names[0] if len(names) == 1 else 'CELL')}/"
 
 
-def _how(one: Asked) -> str:
+def _how(one: CellRetry) -> str:
     how = "from nothing" if one.retry.salt == one.retry.retry else "goes on from its last checkpoint"
     if one.retry.set_of is not None and one.retry.salt == one.retry.retry:
         how = "from the set of checkpoints before the newest"

@@ -31,8 +31,8 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.operations.volumes.records import Survey, survey
-from sweepstack.profiles import dates, facts
+from sweepstack.operations.volumes.mounting_sweeps import Survey, survey
+from sweepstack.profiles import dated_facts, dates
 from sweepstack.review.assess import assess
 from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster, live_of
 from sweepstack.review.markdown import markdown, page
@@ -113,7 +113,7 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
         if file.suffix.lower() not in FORMS:
             raise Unsure(f"-o {file}: its name says in which form it is written: {', '.join(FORMS)}")
     with Progress("the engine's preview, and a look at the boxes"):
-        found = gather(target, destroy=wanted.destroy, base=wanted.base)
+        found = preview_and_look(target, destroy=wanted.destroy, base=wanted.base)
         made = assess(
             read_plan(found.document, destroy=wanted.destroy),
             found.live,
@@ -129,11 +129,11 @@ def review(target: Target, wanted: Wanted, out: Out) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(page(made).encode())  # the page says that it is UTF-8, whatever the terminal takes
     else:
-        show(made, out)
+        print_review(made, out)
     return made.code
 
 
-def show(made: Review, out: Out) -> None:
+def print_review(made: Review, out: Out) -> None:
     """Prints the review for people."""
     for index, block in enumerate(written(made)):
         _print(block, out, made, first=index == 0)
@@ -194,7 +194,7 @@ class Gathered:
     live: Live
 
 
-def gather(target: Target, *, destroy: bool, base: str) -> Gathered:
+def preview_and_look(target: Target, *, destroy: bool, base: str) -> Gathered:
     """Blocks for the longer of a preview (`PREVIEW_SECONDS` at most) and a look: both run side by side.
 
     Raises Unsure where neither the engine nor the sweep can be asked, No where the engine refuses every command.
@@ -296,11 +296,11 @@ def _facts(target: Target, snapshot: Snapshot) -> Iterator[LiveFact]:
     owners |= {(None, volume.adapter): volume.adapter for volume in snapshot.state.volumes if volume.guarded}
     for whose, shown in owners.items():
         for profile in profiles_of(target, [whose]).values():
-            for fact in facts.facts_of(profile, day):
+            for fact in dated_facts.facts_of(profile, day):
                 unproved = fact.proved_live == "never"
                 if not set(fact.leans) & _IRREVERSIBLE or not (fact.stale() or unproved):
                     continue
-                covered = facts.covers(accepted.get(fact.name), fact, day)
+                covered = dated_facts.covers(accepted.get(fact.name), fact, day)
                 live = ", and it was never proved on a real account" if unproved else ""
                 yield LiveFact(
                     name=fact.name,

@@ -21,7 +21,7 @@ from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, Manifest
 from sweepstack.evidence import location
 from sweepstack.evidence.cell_store import Copies, Facts, Fetching, Folder, Known, Sealed, Stamp, each
-from sweepstack.evidence.kept import SUPERSEDED, write_once
+from sweepstack.evidence.changing_copies import SUPERSEDED, write_once
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.object_store import Item, S3Store

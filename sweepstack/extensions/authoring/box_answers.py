@@ -36,7 +36,7 @@ box proves nothing of the next. no answer: it could not be seen."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class FactAnswer:
     """One fact. `fact` is a key of the profile's `stamps`, or `own_key`; `whole`: all that its stamp stands for was
     asked, so that it may have a new one."""
 
@@ -93,7 +93,7 @@ def _speeds(profile: Profile) -> dict[str, tuple[str, str]]:
     return found
 
 
-def read(said: str) -> dict[str, Any]:
+def parse_answers(said: str) -> dict[str, Any]:
     """The answer in what the command printed. Raises ValueError."""
     for line in reversed(said.strip().splitlines()):
         if line.startswith("{"):
@@ -101,9 +101,9 @@ def read(said: str) -> dict[str, Any]:
     raise ValueError("the box printed no answer")
 
 
-def judge(
+def compare_with_profile(
     profile: Profile, seen: Mapping[str, Any], after_stop: Mapping[str, Any] | None, *, volume: bool = False
-) -> list[Answer]:
+) -> list[FactAnswer]:
     """What the box's answers say: `seen` while it ran, `after_stop` once it was started again (None: it was not).
     `volume`: it mounts one."""
     tiers = dict(seen.get("tiers") or {})
@@ -119,35 +119,35 @@ def judge(
     ]
 
 
-def judge_own_key(profile: Profile, stopped: bool, why_not: str) -> Answer:
+def judge_own_key(profile: Profile, stopped: bool, why_not: str) -> FactAnswer:
     """`stopped`: the platform said that it was stopped, and its own journal said before that it would be."""
     says = f"{profile.own_key.variable} stops the box" if profile.own_key is not None else "there is none"
     if stopped:
-        return Answer("own_key", says, "it stopped itself with it", "agrees")
-    return Answer("own_key", says, f"it did not stop: {why_not}", "contradicted")
+        return FactAnswer("own_key", says, "it stopped itself with it", "agrees")
+    return FactAnswer("own_key", says, f"it did not stop: {why_not}", "contradicted")
 
 
-def judge_stop(layout: Layout, after: Mapping[str, Any]) -> list[Answer]:
+def judge_stop(layout: Layout, after: Mapping[str, Any]) -> list[FactAnswer]:
     """What the marks say that were left before a stop, once the box runs again."""
     tiers = dict(after.get("tiers") or {})
     return [_kept(name, tier, tiers[name]) for name, tier in layout.tiers.items() if tiers.get(name)]
 
 
-def _tiers(layout: Layout, tiers: Mapping[str, Any], after: Mapping[str, Any] | None) -> Iterator[Answer]:
+def _tiers(layout: Layout, tiers: Mapping[str, Any], after: Mapping[str, Any] | None) -> Iterator[FactAnswer]:
     for name, tier in layout.tiers.items():
         if not tier.path:
             continue
         says, found = f"{name} is {tier.place or tier.path}", tiers.get(name) or {}
         if not found:
-            yield Answer("tiers", says, "not seen", "no answer")
+            yield FactAnswer("tiers", says, "not seen", "no answer")
             continue
         there = bool(found.get("there") and found.get("marked"))
         box = f"there, writable, on {found.get('kind')} at {found.get('mount')}" if there else "not there or read-only"
-        yield Answer("tiers", says, box + NOT_WHOLE, "agrees" if there else "contradicted", whole=False)
+        yield FactAnswer("tiers", says, box + NOT_WHOLE, "agrees" if there else "contradicted", whole=False)
         if there:
             yield from _room(name, tier, found)
         if not there or after is None or name not in after:
-            yield Answer("tiers", _stays(name, tier), "not seen after a stop", "no answer", whole=False)
+            yield FactAnswer("tiers", _stays(name, tier), "not seen after a stop", "no answer", whole=False)
             continue
         yield _kept(name, tier, after[name])
 
@@ -157,35 +157,35 @@ def _stays(name: str, tier: Tier) -> str:
     return f"{name} {'survives' if stays else 'may not survive' if stays is None else 'does not survive'} a stop"
 
 
-def _kept(name: str, tier: Tier, found: Mapping[str, Any]) -> Answer:
+def _kept(name: str, tier: Tier, found: Mapping[str, Any]) -> FactAnswer:
     stays, kept = tier.survives.get("stop"), bool(found.get("marked"))
     box = f"its mark is {'still there' if kept else 'gone'} after a stop"
     verdict: Verdict = "told" if stays is None else "agrees" if kept == stays else "contradicted"
-    return Answer("tiers", _stays(name, tier), box + NOT_WHOLE, verdict, whole=False)
+    return FactAnswer("tiers", _stays(name, tier), box + NOT_WHOLE, verdict, whole=False)
 
 
-def _room(name: str, tier: Tier, found: Mapping[str, Any]) -> Iterator[Answer]:
+def _room(name: str, tier: Tier, found: Mapping[str, Any]) -> Iterator[FactAnswer]:
     """Whether it is a mount of its own, how much it holds, and how many files."""
     if tier.mounted and tier.place:
         fine = found.get("mount") not in (None, "/")
         box = f"{found.get('path')} lies on {found.get('mount')}"
-        yield Answer("tiers", f"{tier.place} is a mount", box, "agrees" if fine else "contradicted", whole=False)
+        yield FactAnswer("tiers", f"{tier.place} is a mount", box, "agrees" if fine else "contradicted", whole=False)
     size, free = found.get("bytes"), found.get("free_bytes")
     if size is not None and free is not None:
         box = f"{free / GB:.0f} of {size / GB:.0f} GB are free"
         says = f"{name} holds {tier.size_cap_bytes / GB:g} GB" if tier.size_cap_bytes else f"nothing of {name}'s size"
         # More than the cap proves nothing: a quota does not show in what the file system says of itself.
         less = bool(tier.size_cap_bytes) and size < (tier.size_cap_bytes or 0) * (1 - SLACK)
-        yield Answer("tiers", says, box, "contradicted" if less else "told", whole=False)
+        yield FactAnswer("tiers", says, box, "contradicted" if less else "told", whole=False)
     files, left = found.get("inodes"), found.get("free_inodes")
     if files is not None and left is not None:
         box = f"{left:,} of {files:,} files are free"
         says = f"{name} holds {tier.inode_cap:,} files" if tier.inode_cap else f"nothing of {name}'s inodes"
         less = bool(tier.inode_cap) and files < (tier.inode_cap or 0) * (1 - SLACK)
-        yield Answer("tiers", says, box, "contradicted" if less else "told", whole=False)
+        yield FactAnswer("tiers", says, box, "contradicted" if less else "told", whole=False)
 
 
-def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
+def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[FactAnswer]:
     hosts = dict(seen.get("hosts") or {})
     if not hosts:
         return
@@ -196,7 +196,7 @@ def _mirror(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
     yield replace(found, box=f"{told}{': it may have no internet' if shut else ''}")
 
 
-def _routes(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
+def _routes(profile: Profile, seen: Mapping[str, Any]) -> Iterator[FactAnswer]:
     """Mirrors against the vendor's own address, each by the box's own route."""
     for route, (vendor, mirror) in dict(seen.get("speeds") or {}).items():
         says = f"{route} goes to {_speeds(profile)[route][1].split('/')[2]}"
@@ -208,14 +208,14 @@ def _routes(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
         elif vendor is not None and mirror < vendor * FASTER:
             verdict = "told"
             box += ": the mirror is the slower one here"
-        yield Answer("network", says, box, verdict, whole=False)
+        yield FactAnswer("network", says, box, verdict, whole=False)
 
 
 def _pace(bytes_a_second: float | None) -> str:
     return "does not answer" if bytes_a_second is None else f"{bytes_a_second / 1e6:.2f} MB/s"
 
 
-def _machine(seen: Mapping[str, Any]) -> Iterator[Answer]:
+def _machine(seen: Mapping[str, Any]) -> Iterator[FactAnswer]:
     """What no profile says, since each box has its own."""
     told = []
     if seen.get("memory"):
@@ -230,20 +230,22 @@ def _machine(seen: Mapping[str, Any]) -> Iterator[Answer]:
         f"{name} is {'there' if there else 'not there'}" for name, there in dict(seen.get("programs") or {}).items()
     ]
     if told:
-        yield Answer("this box", "nothing", "; ".join(told), "told", whole=False)
+        yield FactAnswer("this box", "nothing", "; ".join(told), "told", whole=False)
 
 
-def _key_there(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
+def _key_there(profile: Profile, seen: Mapping[str, Any]) -> Iterator[FactAnswer]:
     if profile.own_key is None:
         return
     there, says = seen.get("own_key"), f"{profile.own_key.variable} is in the environment of process 1"
     if there is None:
-        yield Answer("own_key", says, "that can't be read", "no answer", whole=False)
+        yield FactAnswer("own_key", says, "that can't be read", "no answer", whole=False)
     else:
-        yield Answer("own_key", says, "it is" if there else "it is not", "agrees" if there else "contradicted", False)
+        yield FactAnswer(
+            "own_key", says, "it is" if there else "it is not", "agrees" if there else "contradicted", False
+        )
 
 
-def _caches(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
+def _caches(profile: Profile, seen: Mapping[str, Any]) -> Iterator[FactAnswer]:
     found = dict(seen.get("caches") or {})
     bad = sorted(name for name, fine in found.items() if not fine)
     if profile.network is None or not found:
@@ -251,21 +253,21 @@ def _caches(profile: Profile, seen: Mapping[str, Any]) -> Iterator[Answer]:
     says = ", ".join(f"{name} is {path}" for name, path in profile.network.caches.items())
     box = f"{', '.join(bad)} can't be written" if bad else "all can be written"
     alone = profile.network.proxy is None and not profile.network.mirrors  # then its stamp stands for caches alone
-    yield Answer("network", says, box, "contradicted" if bad else "agrees", alone)
+    yield FactAnswer("network", says, box, "contradicted" if bad else "agrees", alone)
 
 
-def _yes_or_no(fact: str, says: bool | None, box: object) -> Answer:
+def _yes_or_no(fact: str, says: bool | None, box: object) -> FactAnswer:
     words = {True: "yes", False: "no"}
     if box is None:
-        return Answer(fact, "nothing" if says is None else words[says], "can't be seen", "no answer")
+        return FactAnswer(fact, "nothing" if says is None else words[says], "can't be seen", "no answer")
     if says is None:
-        return Answer(fact, "nothing", words[bool(box)], "told")
-    return Answer(fact, words[says], words[bool(box)], "agrees" if bool(box) == says else "contradicted")
+        return FactAnswer(fact, "nothing", words[bool(box)], "told")
+    return FactAnswer(fact, words[says], words[bool(box)], "agrees" if bool(box) == says else "contradicted")
 
 
-def _value(fact: str, says: object, box: object) -> Answer:
+def _value(fact: str, says: object, box: object) -> FactAnswer:
     if box is None:
-        return Answer(fact, "nothing" if says is None else str(says), "can't be seen", "no answer")
+        return FactAnswer(fact, "nothing" if says is None else str(says), "can't be seen", "no answer")
     if says is None:
-        return Answer(fact, "nothing", str(box), "told")
-    return Answer(fact, str(says), str(box), "agrees" if str(box) == str(says) else "contradicted")
+        return FactAnswer(fact, "nothing", str(box), "told")
+    return FactAnswer(fact, str(says), str(box), "agrees" if str(box) == str(says) else "contradicted")

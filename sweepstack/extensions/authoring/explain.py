@@ -14,8 +14,8 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import IssueFacts
 from sweepstack.profiles import words
 from sweepstack.profiles.access import OwnKey
+from sweepstack.profiles.dated_facts import DatedFact, facts_of
 from sweepstack.profiles.dates import UNVERIFIED, age_in_months, source_of
-from sweepstack.profiles.facts import DatedFact, facts_of
 from sweepstack.profiles.hosts import VERB, kept_of, layout_of
 from sweepstack.profiles.layout import Layout
 from sweepstack.profiles.model import Profile
@@ -29,7 +29,7 @@ UNDATED = ("uses_image", "gpus", "own_key", "list_lag", "by_hand", "scheduled")
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExplainedPlan:
     """A plan, what was asked, and the profile that both are about."""
 
     config: StackConfig
@@ -67,7 +67,7 @@ class Leaned:
 
 def explained(config: StackConfig, profile: Profile, plan: Plan, day: date) -> list[Leaned]:
     """Every fact of the profile, in its order, with what it decided in this plan."""
-    subject = Subject(config, profile, plan, layout_of(config, profile))
+    subject = ExplainedPlan(config, profile, plan, layout_of(config, profile))
     dated = {fact.key: fact for fact in facts_of(profile, day)}
     if profile.own_key is not None:
         dated["own_key"] = _own_key(profile, day)
@@ -75,7 +75,7 @@ def explained(config: StackConfig, profile: Profile, plan: Plan, day: date) -> l
     return [Leaned(key, _says(profile, key), decides(subject, key), dated.get(key)) for key in keys]
 
 
-def decides(subject: Subject, key: str) -> str:
+def decides(subject: ExplainedPlan, key: str) -> str:
     """What one fact decided; "" for nothing."""
     found = DECIDES.get(key)
     return "; ".join(found(subject)) if found is not None else ""
@@ -147,16 +147,16 @@ def _issue(issue: IssueFacts | None, *, bills: bool) -> str:
     return f"by `{issue.command}` on the box" if issue.command else "by a person"
 
 
-def _platform(at: Subject) -> Iterator[str]:
+def _platform(at: ExplainedPlan) -> Iterator[str]:
     yield at.plan.reasons[-1]
 
 
-def _kind(at: Subject) -> Iterator[str]:
+def _kind(at: ExplainedPlan) -> Iterator[str]:
     own = at.profile.kind in ("ssh", "workstation")
     yield "no fact has to be accepted by name before a box ends" if own else "an old fact has to be accepted by name"
 
 
-def _verbs(at: Subject) -> Iterator[str]:
+def _verbs(at: ExplainedPlan) -> Iterator[str]:
     made = at.plan.teardown
     native = at.layout.verbs[VERB].native
     yield f"a delete ends a box: {native} kills {_and(made.kills)}, keeps {_and(made.keeps)}"
@@ -168,17 +168,17 @@ def _verbs(at: Subject) -> Iterator[str]:
         yield f"what a stop leaves on the bill: {', '.join(made.stop.bills_after)}"
 
 
-def _meter_stop_verb(at: Subject) -> Iterator[str]:
+def _meter_stop_verb(at: ExplainedPlan) -> Iterator[str]:
     verb = at.layout.verbs[at.profile.meter_stop_verb]
     yield f"a delete issues {verb.native}, {_issue(at.plan.teardown.issue, bills=at.bills)}"
 
 
-def _irreversible(at: Subject) -> Iterator[str]:
+def _irreversible(at: ExplainedPlan) -> Iterator[str]:
     if at.profile.meter_stop_irreversible:
         yield "verify and an approval come before a delete"
 
 
-def _tiers(at: Subject) -> Iterator[str]:
+def _tiers(at: ExplainedPlan) -> Iterator[str]:
     durable = at.plan.durable
     if durable is None:
         yield "nothing outlives a box: what is not pulled is lost with it"
@@ -189,7 +189,7 @@ def _tiers(at: Subject) -> Iterator[str]:
         yield f"it costs {durable.price_per_gb_month:g} USD per GB and month"
 
 
-def _meter(at: Subject) -> Iterator[str]:
+def _meter(at: ExplainedPlan) -> Iterator[str]:
     if not at.bills:
         yield "no bill: neither budget, when_done nor lease has to be written"
         return
@@ -199,7 +199,7 @@ def _meter(at: Subject) -> Iterator[str]:
         yield f"{at.plan.price_per_hour:g} USD an hour a box"
 
 
-def _clocks(at: Subject) -> Iterator[str]:
+def _clocks(at: ExplainedPlan) -> Iterator[str]:
     for clock in at.plan.teardown.clocks:
         days = f"after {clock.days:g} d" if clock.days is not None else "at a time not known"
         when = "counted from the contract of its host" if clock.contract else "warned of while a box rests"
@@ -209,25 +209,25 @@ def _clocks(at: Subject) -> Iterator[str]:
             yield f"told in the preview: {starting.words}"
 
 
-def _spot(at: Subject) -> Iterator[str]:
+def _spot(at: ExplainedPlan) -> Iterator[str]:
     if at.spot:
         yield "spot boxes may be asked for"
 
 
-def _grace(at: Subject) -> Iterator[str]:
+def _grace(at: ExplainedPlan) -> Iterator[str]:
     if at.spot:
         given = {box.grace_seconds for box in at.plan.boxes}
         said = ", ".join("the runner's own time" if one is None else f"{one:g} s" for one in sorted(given, key=str))
         yield f"cells have {said} to save before a box is taken"
 
 
-def _ssh(at: Subject) -> Iterator[str]:
+def _ssh(at: ExplainedPlan) -> Iterator[str]:
     yield "boxes are hosts that you name (boxes.<name>.host)"
     if at.profile.ssh is not None and at.profile.ssh.for_files is not None:
         yield f"files pass by the {at.profile.ssh.for_files.kind} way"
 
 
-def _network(at: Subject) -> Iterator[str]:
+def _network(at: ExplainedPlan) -> Iterator[str]:
     given = switched(at.config, at.profile)
     env = {**given.env, **given.folders}
     if env:
@@ -238,63 +238,63 @@ def _network(at: Subject) -> Iterator[str]:
         yield f"the proxy is on {'for all that runs' if given.always else 'for single calls only'}"
 
 
-def _egress(at: Subject) -> Iterator[str]:
+def _egress(at: ExplainedPlan) -> Iterator[str]:
     if at.bills and at.profile.free_egress is False:
         yield "each byte of a pull bills: the preview says how many there are at least"
     elif at.bills and "free_egress" in at.profile.unknown:
         yield "the preview says that the price of a pull is not known"
 
 
-def _abroad(at: Subject) -> Iterator[str]:
+def _abroad(at: ExplainedPlan) -> Iterator[str]:
     if at.profile.china_mirror_needed:
         yield "the preview names each route that has no mirror"
 
 
-def _driver(at: Subject) -> Iterator[str]:
+def _driver(at: ExplainedPlan) -> Iterator[str]:
     if at.profile.host_driver_cuda_max is not None:
         yield f"a newer CUDA than {at.profile.host_driver_cuda_max} is refused"
     elif image_cuda(at.config, at.profile):
         yield "not known, so the preview asks for gpu.cuda where the image needs one"
 
 
-def _environment(at: Subject) -> Iterator[str]:
+def _environment(at: ExplainedPlan) -> Iterator[str]:
     if at.plan.site is not None:
         yield f"the box's Python is {at.plan.site.python}"
     if kept := kept_of(at.config, at.profile):
         yield f"no set-up replaces the image's {', '.join(kept)}"
 
 
-def _inside(at: Subject) -> Iterator[str]:
+def _inside(at: ExplainedPlan) -> Iterator[str]:
     if at.plan.job.when_drained is not None:
         yield f"a drained box stops itself by {at.plan.job.when_drained.native}"
     elif at.profile.stop_from_inside != "proved":
         yield "when_done: stop and budget.stop are refused"
 
 
-def _own(at: Subject) -> Iterator[str]:
+def _own(at: ExplainedPlan) -> Iterator[str]:
     if at.plan.job.lease is not None:
         yield at.plan.job.lease.words
 
 
-def _image(at: Subject) -> Iterator[str]:
+def _image(at: ExplainedPlan) -> Iterator[str]:
     if at.plan.job.image:
         yield f"boxes run {at.plan.job.image}"
     elif at.config.job.image:
         yield "job.image has no effect there"
 
 
-def _gpus(at: Subject) -> Iterator[str]:
+def _gpus(at: ExplainedPlan) -> Iterator[str]:
     asked = max((box.gpus for box in at.plan.boxes), default=0)
     if asked:
         how = "checked before a box is made" if at.profile.gpus.checked else "not checked before a box is made"
         yield f"{asked} a box, {how}"
 
 
-def _lag(at: Subject) -> Iterator[str]:
+def _lag(at: ExplainedPlan) -> Iterator[str]:
     yield f"after a create whose answer was lost nothing is rented for {at.plan.list_lag:g} s"
 
 
-def _by_hand(at: Subject) -> Iterator[str]:
+def _by_hand(at: ExplainedPlan) -> Iterator[str]:
     if at.profile.by_hand is not None:
         hours = at.profile.by_hand.hours
         yield "a person carries a bundle there and the results back"
@@ -302,7 +302,7 @@ def _by_hand(at: Subject) -> Iterator[str]:
             yield f"a session ends itself after {hours:g} h"
 
 
-def _scheduled(at: Subject) -> Iterator[str]:
+def _scheduled(at: ExplainedPlan) -> Iterator[str]:
     if at.profile.scheduled:
         workers = ", ".join(f"{box.name}: {box.scheduler.get('workers', 1)}" for box in at.plan.boxes)
         yield f"the cluster's scheduler starts the workers of a box ({workers or 'none'})"
@@ -312,7 +312,7 @@ def _and(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
 
 
-DECIDES: Mapping[str, Callable[[Subject], Iterator[str]]] = {
+DECIDES: Mapping[str, Callable[[ExplainedPlan], Iterator[str]]] = {
     "platform": _platform,
     "kind": _kind,
     "meter_stop_verb": _meter_stop_verb,

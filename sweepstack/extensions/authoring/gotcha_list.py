@@ -30,7 +30,7 @@ RARE = 2
 
 
 @dataclass(frozen=True)
-class Known:
+class Gotcha:
     """One gotcha. `platform`: whose, or `universal`; `text`: symptom → cause → fix, or what goes wrong alone."""
 
     id: str
@@ -38,13 +38,13 @@ class Known:
     text: str
 
 
-def known_gotchas(folder: Path = FOLDER, page: Path = PAGE) -> list[Known]:
+def known_gotchas(folder: Path = FOLDER, page: Path = PAGE) -> list[Gotcha]:
     """All of them, by platform; the universal ones last. Raises ConfigError for a profile that does not load."""
-    found = [Known(one.id, name, one.text) for name in platforms(folder) for one in load_profile(name, folder).gotchas]
+    found = [Gotcha(one.id, name, one.text) for name in platforms(folder) for one in load_profile(name, folder).gotchas]
     letters = {letter: one.platform for one in reversed(found) if (letter := letters_of([one.id]))}
     there = {one.id for one in found}
     text = page.read_text("utf-8") if page.is_file() else ""  # an installed wheel has none
-    rows = (Known(row[1], letters.get(letters_of([row[1]]), UNIVERSAL), row[2]) for row in ROW.finditer(text))
+    rows = (Gotcha(row[1], letters.get(letters_of([row[1]]), UNIVERSAL), row[2]) for row in ROW.finditer(text))
     return sorted([*found, *(row for row in rows if row.id not in there)], key=lambda one: one.platform == UNIVERSAL)
 
 
@@ -60,7 +60,7 @@ def next_id(letters: str, pages: Iterable[str]) -> str:
     return f"{letters}{max(given, default=0) + 1}"
 
 
-def near(text: str, others: Sequence[Known]) -> list[Known]:
+def near(text: str, others: Sequence[Gotcha]) -> list[Gotcha]:
     """Those that say much the same, or are about the same things, the nearest first."""
     words, theirs = _words(text), [_words(other.text) for other in others]
     seen = Counter(word for each in theirs for word in each)

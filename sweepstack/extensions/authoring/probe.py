@@ -12,7 +12,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.target import Target
 from sweepstack.core.paths import installed
 from sweepstack.extensions.authoring import box_answers
-from sweepstack.extensions.authoring.box_answers import Answer, Mark
+from sweepstack.extensions.authoring.box_answers import FactAnswer, Mark
 from sweepstack.extensions.authoring.stamp_patch import NoStamps, propose, stamped
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.profiles import dates
@@ -24,7 +24,7 @@ SECONDS = 180.0
 """So long may the box take: its routes are timed one after another."""
 
 
-def probe(target: Target, box: str, before_stop: bool, after_stop: bool, patch: Path | None, out: Out) -> int:
+def ask_box(target: Target, box: str, before_stop: bool, after_stop: bool, patch: Path | None, out: Out) -> int:
     """Asks a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact."""
     entry = find_box(target, box)
     profile = _profile(entry)
@@ -37,7 +37,7 @@ def probe(target: Target, box: str, before_stop: bool, after_stop: bool, patch: 
     if after_stop:
         answers = _after(profile, seen, volume=volume)
     else:
-        answers = box_answers.judge(profile, seen, None, volume=volume)
+        answers = box_answers.compare_with_profile(profile, seen, None, volume=volume)
         answers = [one for one in answers if one.box != "not seen after a stop"]
     proposed, why_not = _proposed(profile, answers)
     wrong = [one for one in answers if one.verdict == "contradicted"]
@@ -92,13 +92,13 @@ def _ask(channel: Channel, profile: Profile, entry: BoxEntry, mark: Mark, volume
     question = box_answers.question(profile, word, mark=mark, volume=volume, file=file)
     done = channel.run([channel.python, *question[1:]], timeout=SECONDS)
     try:
-        return box_answers.read(done.stdout.decode("utf-8", "replace"))
+        return box_answers.parse_answers(done.stdout.decode("utf-8", "replace"))
     except ValueError as error:
         last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise Unsure(f"box {entry.name} could not be asked: {error} (exit code {done.returncode}: {last})") from error
 
 
-def _after(profile: Profile, seen: Mapping[str, Any], *, volume: bool) -> list[Answer]:
+def _after(profile: Profile, seen: Mapping[str, Any], *, volume: bool) -> list[FactAnswer]:
     """What the files that were left say. Raises No where there are none, or no stop was in between."""
     tiers = dict(seen.get("tiers") or {})
     left = [found for found in tiers.values() if found.get("marked")]
@@ -112,7 +112,7 @@ def _after(profile: Profile, seen: Mapping[str, Any], *, volume: bool) -> list[A
     return box_answers.judge_stop(profile.layout(volume=volume), seen)
 
 
-def _proposed(profile: Profile, answers: list[Answer]) -> tuple[str, str]:
+def _proposed(profile: Profile, answers: list[FactAnswer]) -> tuple[str, str]:
     """The patch, and why there is none."""
     if installed():
         return "", "an installed sweepstack has no repository of profiles to patch"

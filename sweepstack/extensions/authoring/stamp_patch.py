@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from sweepstack.extensions.authoring.box_answers import Answer
+from sweepstack.extensions.authoring.box_answers import FactAnswer
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles.load import load_profile
 
@@ -19,7 +19,7 @@ class NoStamps(SweepstackError):
     """Why nothing is proposed."""
 
 
-def propose(profile: Path, answers: Sequence[Answer], day: date, *, proved_live: bool) -> str:
+def propose(profile: Path, answers: Sequence[FactAnswer], day: date, *, proved_live: bool) -> str:
     """A unified diff against the profile, for `git apply`; "" when nothing changes.
 
     A fact gets a stamp only where all answers to it agree. `proved_live`: the whole loop was played. Raises NoStamps
@@ -43,7 +43,7 @@ def propose(profile: Path, answers: Sequence[Answer], day: date, *, proved_live:
     return "".join(lines)
 
 
-def stamped(answers: Sequence[Answer]) -> list[str]:
+def stamped(answers: Sequence[FactAnswer]) -> list[str]:
     """The facts that may have a new stamp: answered whole, and contradicted by no other answer."""
     wrong = {answer.fact for answer in answers if answer.verdict == "contradicted"}
     return sorted({answer.fact for answer in answers if answer.stamped} - wrong)

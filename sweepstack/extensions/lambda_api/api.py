@@ -27,7 +27,7 @@ from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.platforms.common import box_session
 from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
 from sweepstack.platforms.common.single_flight import SingleFlight
 
@@ -115,11 +115,11 @@ class Session(BoxSession):
 
         return self._types.get(read, max_age=max_age)
 
-    def launch(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
+    def launch(self, body: Mapping[str, Any], deadline: Deadline) -> HttpAnswer:
         """Launches one instance. Costs money. Raises OutcomeUnknown when the answer is lost."""
         return self.write("POST", "/instance-operations/launch", body, deadline, via=self._launches)
 
-    def terminate(self, native_id: str) -> Answer:
+    def terminate(self, native_id: str) -> HttpAnswer:
         """Ends an instance, for good. Raises OutcomeUnknown when the answer is lost or does not come."""
         body = {"instance_ids": [self.checked_id(native_id)]}
         return self.ended(native_id, self.write("POST", "/instance-operations/terminate", body))
@@ -136,12 +136,12 @@ class Session(BoxSession):
             having = (one.get("name") for one in keys if _material(str(one.get("public_key"))) == wanted)
             return next((shown for shown in having if isinstance(shown, str)), "")
 
-        def add() -> Answer:
+        def add() -> HttpAnswer:
             return self.http.write("POST", "/ssh-keys", {"name": name, "public_key": wanted}, deadline=deadline)
 
         return self.added(find, add, lambda answer: name, ("SSH key", "to add your SSH key to the account"))
 
-    def data(self, answer: Answer, asked: str) -> Any:
+    def data(self, answer: HttpAnswer, asked: str) -> Any:
         found = super().data(answer, asked)
         if not isinstance(found, dict) or "data" not in found:
             raise Unreachable(f"Lambda's answer has no data ({asked}): nothing is known")

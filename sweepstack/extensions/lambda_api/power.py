@@ -8,7 +8,7 @@ from __future__ import annotations
 from sweepstack.extensions.lambda_api.api import POLL_SECONDS, Session
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import HttpAnswer
 
 GONE_SECONDS = 30.0
 """For so long a terminate waits for the end of an instance; then its caller polls."""
@@ -36,7 +36,7 @@ def destroy(session: Session, native_id: str, account: str) -> None:
         raise NotYetGone(f"Lambda still has {native_id} ({seen.phase}): it may bill until it is proved gone")
 
 
-def _terminated(session: Session, native_id: str, account: str) -> Answer | None:
+def _terminated(session: Session, native_id: str, account: str) -> HttpAnswer | None:
     """Lambda's answer; None when the instance is gone although the answer was lost. Raises NotYetGone when two answers
     were lost, or when the end has begun after the first."""
     for last in (False, True):

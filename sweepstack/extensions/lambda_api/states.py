@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
-from sweepstack.platforms.common import probe
-from sweepstack.platforms.common.http_client import Answer, Means, Refusals
+from sweepstack.platforms.common import reach_box
+from sweepstack.platforms.common.http_client import HttpAnswer, Means, Refusals
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ FIRST_BOOT = (
 """What cloud-init does once, at an instance's first boot: a create that was cancelled makes no folders."""
 
 
-def code_of(answer: Answer) -> str:
+def code_of(answer: HttpAnswer) -> str:
     """The `error.code` of an answer; "" when it has none."""
     return text(answer.data.get("error") if isinstance(answer.data, dict) else None, "code")
 
@@ -125,13 +125,13 @@ def channel_to(record: BoxRecord) -> SshChannel:
     """A channel to an instance; it does not connect yet. Raises what `probe.channel_to` raises. Another launch has
     another address."""
     closed = {Phase.ENDING: "is being terminated: nothing is started on it any more"}
-    return probe.channel_to(record, closed, root=ROOT)
+    return reach_box.channel_to(record, closed, root=ROOT)
 
 
 def why_silent(record: BoxRecord) -> str:
     """Connects, and makes the box's folders where they are not there. Returns why the box can't be used yet; "" when
     it can."""
-    return probe.why_silent(lambda: channel_to(record), ["mkdir", "-p", *FOLDERS])
+    return reach_box.why_silent(lambda: channel_to(record), ["mkdir", "-p", *FOLDERS])
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:

@@ -18,7 +18,7 @@ from sweepstack.onbox.host.platform import BoxRecord
 from sweepstack.platforms.common import box_session
 from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -152,15 +152,15 @@ class Session(BoxSession):
         told = [one for one in messages if isinstance(one, str)] if isinstance(messages, list) else []
         return self.http.clean("; ".join(told)) or "it gives no reason"
 
-    def create(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
+    def create(self, body: Mapping[str, Any], deadline: Deadline) -> HttpAnswer:
         """Makes one machine. Costs money. Raises OutcomeUnknown when the answer is lost."""
         return self.write("POST", self.path, body, deadline)
 
-    def act(self, native_id: str, verb: str) -> Answer:
+    def act(self, native_id: str, verb: str) -> HttpAnswer:
         """Starts or stops a machine (`start`, `stop`). Raises OutcomeUnknown when the answer is lost."""
         return self.write("PATCH", f"{self.path}/{self.checked_id(native_id)}/{verb}", None)
 
-    def delete(self, native_id: str) -> Answer:
+    def delete(self, native_id: str) -> HttpAnswer:
         """Deletes a machine with its disk, for good. Raises OutcomeUnknown when the answer is lost."""
         return self.ended(native_id, self.write("DELETE", f"{self.path}/{self.checked_id(native_id)}", None))
 
@@ -174,7 +174,7 @@ class Session(BoxSession):
                     return identifier(one)
             return ""
 
-        def add() -> Answer:
+        def add() -> HttpAnswer:
             body = {"name": name, "script": text, "isRunOnce": False}
             return self.http.write("POST", "/startup-scripts", body, deadline=deadline)
 

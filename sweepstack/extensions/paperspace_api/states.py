@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import NoCapacity, RequestRefused
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.common.http_client import Means, Refusals
 from sweepstack.platforms.common.json_values import identifier, moment, number, text
 
@@ -93,12 +93,12 @@ def channel_to(record: BoxRecord) -> SshChannel:
     address."""
     off = {phase: f"is {phase}: nothing runs on it until it is started" for phase in (Phase.STOPPED, Phase.STOPPING)}
     closed = {Phase.ENDING: "is being deleted: nothing is started on it any more", **off}
-    return probe.channel_to(record, closed, root=ROOT)
+    return reach_box.channel_to(record, closed, root=ROOT)
 
 
 def why_silent(record: BoxRecord) -> str:
     """Connects and runs a command. Returns why the box can't be used yet; "" when it can."""
-    return probe.why_silent(lambda: channel_to(record), ["true"])
+    return reach_box.why_silent(lambda: channel_to(record), ["true"])
 
 
 def _phase(row: Mapping[str, Any]) -> tuple[Phase, str]:

@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 from sweepstack.cli.output import No, Unsure
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.errors import OutcomeUnknown, Unsupported
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.review.markdown import MOST
 
 State = Literal["success", "failure", "error"]
@@ -37,7 +37,7 @@ TOKENS = ("GITHUB_TOKEN", "GITLAB_TOKEN")
 
 
 @dataclass(frozen=True)
-class Job:
+class ForgeJob:
     """What the forge says of the job that runs. `change`: the number of the pull or merge request; None: none.
 
     `head`: the commit that gets a status; `before`: the branch's commit before a push, "" where it had none;
@@ -246,14 +246,14 @@ class RestForge:
             if not there():
                 raise
 
-    def _edited(self, path: str, body: Mapping[str, Any], there: Callable[[], bool]) -> Answer | None:
+    def _edited(self, path: str, body: Mapping[str, Any], there: Callable[[], bool]) -> HttpAnswer | None:
         """Sets a text, again where the answer is lost and it is not there. None: the thing itself is gone (404)."""
         for left in reversed(range(TRIES)):
             try:
                 answer = self._http.write(self.EDIT, self._root + path, body)
             except OutcomeUnknown:
                 if there():
-                    return Answer(200)
+                    return HttpAnswer(200)
                 if not left:
                     raise
                 continue
@@ -275,10 +275,10 @@ class RestForge:
             asked = dict(parse_qsl(urlsplit(following[1]).query, keep_blank_values=True))
         raise Unsure(f"{self._http.service} has more than {MOST_PAGES * PAGE} rows of {path}: not all were read")
 
-    def _write(self, method: str, path: str, body: Mapping[str, Any]) -> Answer:
+    def _write(self, method: str, path: str, body: Mapping[str, Any]) -> HttpAnswer:
         return self._judged(self._http.write(method, self._root + path, body), f"{method} {path}")
 
-    def _judged(self, answer: Answer, asked: str) -> Answer:
+    def _judged(self, answer: HttpAnswer, asked: str) -> HttpAnswer:
         if not answer.ok:
             raise self._http.refusal(answer, asked)
         return answer
@@ -289,7 +289,7 @@ GRAPHQL_URL = "https://api.github.com/graphql"
 BRANCH = "refs/heads/"
 
 
-def github_job() -> Job:
+def github_job() -> ForgeJob:
     """The job that runs, by its variables and its event. Raises Unsure where the event does not read."""
     try:
         event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
@@ -303,7 +303,7 @@ def github_job() -> Job:
     queued = event.get("merge_group") or {}
     before = str(event.get("before") or "")
     target = str((request.get("base") or {}).get("ref") or queued.get("base_ref") or env.get("GITHUB_REF_NAME", ""))
-    return Job(
+    return ForgeJob(
         change=request.get("number"),
         head=str(head.get("sha") or queued.get("head_sha") or env.get("GITHUB_SHA", "")),
         before="" if set(before) <= {"0"} else before,
@@ -398,13 +398,13 @@ the API of projects sets it."""
 GITLAB_URL = "https://gitlab.com/api/v4"
 
 
-def gitlab_job() -> Job:
+def gitlab_job() -> ForgeJob:
     """The job that runs, by its variables."""
     env = os.environ
     number = env.get("CI_MERGE_REQUEST_IID", "")
     before = env.get("CI_COMMIT_BEFORE_SHA", "")
     source = env.get("CI_MERGE_REQUEST_SOURCE_PROJECT_ID", "")
-    return Job(
+    return ForgeJob(
         change=int(number) if number.isdigit() else None,
         # Set in pipelines of merged results alone, whose CI_COMMIT_SHA is a commit that no branch keeps.
         head=env.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or env.get("CI_COMMIT_SHA", ""),
@@ -491,7 +491,7 @@ class GitLab(RestForge):
         return None
 
 
-def here() -> tuple[Job, Callable[[], Forge]]:
+def here() -> tuple[ForgeJob, Callable[[], Forge]]:
     """The job that runs, and what makes its forge's client (which needs the token). Raises Unsure outside of a job."""
     if os.environ.get("GITHUB_ACTIONS"):
         return github_job(), GitHub

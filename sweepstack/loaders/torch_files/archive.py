@@ -38,7 +38,7 @@ from sweepstack.loaders.torch_files.unpickle import (
     top_level_names,
     unpickle,
 )
-from sweepstack.loaders.zipdir import Part, ZipDirectory, is_zip, read_directory
+from sweepstack.loaders.zipdir import ZipDirectory, ZipPart, is_zip, read_directory
 
 NO_CRCS = "was saved without CRCs: judged by its directory, sizes and numbers"
 INDICES = ("i8", "i4")
@@ -177,7 +177,7 @@ class TorchZip:
             raise Unreadable("has no proper byte order")
         return order
 
-    def _part(self, storage: Storage) -> Part:
+    def _part(self, storage: Storage) -> ZipPart:
         part = self.directory.parts.get(f"{self.prefix}/data/{storage.key}")
         if part is None:
             raise Unreadable(f"lacks the data of storage {printable(storage.key)}")
@@ -223,7 +223,7 @@ class TorchZip:
                 constant.add(part.name)
         return suspects, constant
 
-    def _count(self, tensor: Tensor, part: Part) -> Bad:
+    def _count(self, tensor: Tensor, part: ZipPart) -> Bad:
         check = FiniteCheck(tensor.format, block=BLOCK, big_endian=self.big_endian)
         units = FORMATS[tensor.format].itemsize // check.dtype.itemsize
         found = NONE
@@ -240,7 +240,7 @@ class TorchZip:
         steps = [step * dtype.itemsize for step in tensor.stride]
         return np.lib.stride_tricks.as_strided(values, tensor.size, steps, writeable=False)
 
-    def _numbers(self, part: Part, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _numbers(self, part: ZipPart, dtype: np.dtype[Any]) -> NDArray[Any]:
         """All numbers of a storage."""
         count = part.size // dtype.itemsize
         if part.compressed:

@@ -272,8 +272,8 @@ class Attempt:
         return Own(self.out, self.scratch, self.checkpoint, since)
 
     def changed_since_it_ended(self) -> list[str]:
-        """A doubt for each artifact that was changed after its end was recorded (`Left`): a result is what the job
-        left, and not what was put there later."""
+        """A doubt for each artifact that was changed after its end was recorded (`SealableAttempt`): a result is what
+        the job left, and not what was put there later."""
         ended, found = os.stat(self.folder / LEFT).st_ctime_ns, []
         for artifact in self.spec["artifacts"]:
             with contextlib.suppress(OSError):
@@ -377,7 +377,7 @@ class Attempt:
         return names[self.slot * share : (self.slot + 1) * share] or [names[self.slot % len(names)]]
 
 
-class Left(NamedTuple):
+class SealableAttempt(NamedTuple):
     """What is known of an attempt that ended with exit code 0, and that its files alone failed: it can be sealed later,
     by other artifacts.
 
@@ -395,7 +395,7 @@ class Left(NamedTuple):
         write_atomically(folder / LEFT, json.dumps(self._asdict()).encode() + b"\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Left | None:
+    def read(cls, folder: Path) -> SealableAttempt | None:
         """None where nothing is known, or the files are gone."""
         try:
             known = json.loads((folder / LEFT).read_bytes())

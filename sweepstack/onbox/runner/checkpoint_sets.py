@@ -106,7 +106,7 @@ OLDEST = Rank(Claim(0, ""), 0)
 """What an older commit copied."""
 
 
-class Seen(NamedTuple):
+class SeenFile(NamedTuple):
     """A file as the file system shows it: the same twice if nothing wrote to it."""
 
     size: int
@@ -119,11 +119,11 @@ class Pinned(NamedTuple):
     `source`: as the folder had it."""
 
     file: Path
-    seen: Seen
-    source: Seen
+    seen: SeenFile
+    source: SeenFile
 
 
-class Look:
+class BucketListing:
     """What lies in the bucket for one cell, by one listing."""
 
     def __init__(self, sets: Mapping[str, int], plain: Mapping[str, int]) -> None:
@@ -159,14 +159,14 @@ class Local:
         self.claim: Claim | None = None
         self.claimed = False
         self.seen: Claim | None = None
-        self.files: dict[str, tuple[Seen, str]] = {}
+        self.files: dict[str, tuple[SeenFile, str]] = {}
         self.links: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(self.path.read_bytes())
             self.claim = Claim(int(known["generation"]), str(known["owner"]))
             self.claimed, self.links = bool(known["claimed"]), dict(known["links"])
             self.seen = Claim(int(known["seen"][0]), str(known["seen"][1])) if known["seen"] else None
-            self.files = {path: (Seen(*one[:3]), str(one[3])) for path, one in known["files"].items()}
+            self.files = {path: (SeenFile(*one[:3]), str(one[3])) for path, one in known["files"].items()}
 
     def write(self) -> None:
         claim = self.claim or OLDEST.claim
@@ -174,7 +174,7 @@ class Local:
         more = {"claimed": self.claimed, "seen": self.seen, "files": files, "links": self.links}
         write_json_atomically(self.path, {"generation": claim.generation, "owner": claim.owner, **more})
 
-    def sha256(self, path: str, seen: Seen) -> str:
+    def sha256(self, path: str, seen: SeenFile) -> str:
         """What a file had when it was copied, if it is the same still; else ""."""
         known = self.files.get(path)
         return known[1] if known and known[0] == seen else ""
@@ -193,7 +193,7 @@ class Sets:
         self.place, self.anew = f"{self.plain}.sets", f"Next: sweepctl retry {cell} --from start"
         self.partial, self.sending = (folder.with_name(f"{folder.name}.{end}") for end in ("partial", "sending"))
         self.local = Local(folder)
-        self.look: Look | None = None
+        self.look: BucketListing | None = None
         self._plain: dict[str, int] | None = None
         self._lists: dict[Rank, dict[str, Any]] = {}
         self._sent: dict[str, str] = {}  # sha256 → object, of files that were as they had been when all was sent
@@ -239,7 +239,7 @@ class Sets:
         self._remember({}, {})
         return ""
 
-    def _begin_as(self, mine: Claim | None, lineage: Claim | None, look: Look) -> None:
+    def _begin_as(self, mine: Claim | None, lineage: Claim | None, look: BucketListing) -> None:
         """Not yet written down: that is done once the folder has what it means."""
         self.local.claim, self.local.claimed = mine or lineage, mine is not None
         self.local.seen = None if mine or not look.claims else look.claims[-1]
@@ -250,7 +250,7 @@ class Sets:
             return newest != OLDEST and newest.claim.owner != self.owner
         return self.local.claim < newest.claim
 
-    def _listed(self, rank: Rank, look: Look) -> dict[str, Any]:
+    def _listed(self, rank: Rank, look: BucketListing) -> dict[str, Any]:
         """A set's list. Raises Damaged."""
         if rank == OLDEST:
             return {"files": {path: ["", size, 0, path] for path, size in look.plain.items()}, "links": {}}
@@ -271,7 +271,7 @@ class Sets:
         self._lists[rank] = listed
         return listed
 
-    def _fetch(self, source: Sets, look: Look, rank: Rank, listed: Mapping[str, Any]) -> None:
+    def _fetch(self, source: Sets, look: BucketListing, rank: Rank, listed: Mapping[str, Any]) -> None:
         """Makes `partial/tree` of a set of `source`, compared with its list. Goes on with what an earlier try left."""
         tree, files = self.partial / "tree", listed["files"]
         shutil.rmtree(tree, ignore_errors=True)
@@ -359,7 +359,7 @@ class Sets:
 
     def _quiet(
         self, settle: float, until: float, cut: Callable[[float], object]
-    ) -> tuple[dict[str, Seen], dict[str, str]]:
+    ) -> tuple[dict[str, SeenFile], dict[str, str]]:
         """What is in the folder, once it stayed the same for `settle`, or it is too late to wait for that."""
         found = scan(self.folder)
         while settle and found[0] and not self._is_copied(*found):
@@ -369,17 +369,17 @@ class Sets:
                 break
         return found
 
-    def _is_copied(self, files: Mapping[str, Seen], links: Mapping[str, str]) -> bool:
+    def _is_copied(self, files: Mapping[str, SeenFile], links: Mapping[str, str]) -> bool:
         known = {name: seen for name, (seen, _) in self.local.files.items()}
         return self.local.claimed and known == files and self.local.links == links
 
-    def _must_be(self, files: Mapping[str, Seen], links: Mapping[str, str], growth: bool = False) -> None:
+    def _must_be(self, files: Mapping[str, SeenFile], links: Mapping[str, str], growth: bool = False) -> None:
         now, links_now = scan(self.folder)
         changed = _changed(files, now, growth) or _changed(links, links_now, growth)
         if changed:
             raise Changing(f"its files change while they are copied: {changed[0]}")
 
-    def _pin(self, files: Mapping[str, Seen], links: Mapping[str, str]) -> dict[str, Pinned]:
+    def _pin(self, files: Mapping[str, SeenFile], links: Mapping[str, str]) -> dict[str, Pinned]:
         """Holds the files as they are now: by hard links, which neither a rename nor a removal by the job touches; by
         copies of what grows; where the file system has no hard links, by their names."""
         shutil.rmtree(self.sending, ignore_errors=True)
@@ -488,7 +488,7 @@ class Sets:
             self.local.write()
         return claim
 
-    def _claim_anew(self, look: Look) -> Claim:
+    def _claim_anew(self, look: BucketListing) -> Claim:
         """The highest claim: this box's, if it is that already, else a new one. Raises Superseded where others claim at
         the same time, again and again."""
         if self.local.claimed and self.local.claim is not None and look.claims[-1:] == [self.local.claim]:
@@ -502,7 +502,7 @@ class Sets:
         raise Superseded(f"other boxes take this cell over at the same time: {look.claims[-1].folder}")
 
     @staticmethod
-    def _must_own(look: Look, claim: Claim) -> None:
+    def _must_own(look: BucketListing, claim: Claim) -> None:
         if look.claims and look.claims[-1] > claim:
             raise Superseded(f"{look.claims[-1].owner} has taken this cell over: what this box has is not copied")
 
@@ -537,19 +537,19 @@ class Sets:
         """`sets` and `bytes` in the bucket, as last seen."""
         return {"sets": len(self.look.ranks), "bytes": self.look.bytes} if self.look else {"sets": 0, "bytes": 0}
 
-    def _look(self) -> Look:
+    def _look(self) -> BucketListing:
         if self._plain is None:  # before the sets: it is taken away after the first of them are there
             self._plain = self.store.tree(self.plain)
-        self.look = Look(self.store.tree(self.place), self._plain)
+        self.look = BucketListing(self.store.tree(self.place), self._plain)
         return self.look
 
-    def _remember(self, files: dict[str, tuple[Seen, str]], links: dict[str, str]) -> None:
+    def _remember(self, files: dict[str, tuple[SeenFile, str]], links: dict[str, str]) -> None:
         self.local.files, self.local.links = files, links
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.local.write()
 
 
-def scan(folder: Path) -> tuple[dict[str, Seen], dict[str, str]]:
+def scan(folder: Path) -> tuple[dict[str, SeenFile], dict[str, str]]:
     """The files and the links below a folder, without what a job is just writing under another name: path → as it is
     seen, path → the link's target, where that lies in the folder, too. Raises OSError, but not for what vanishes."""
     files, links, folders = {}, {}, [""]
@@ -615,8 +615,8 @@ def copy_start(source: Path, target: Path, size: int) -> None:
             size -= len(chunk)
 
 
-def _seen(status: os.stat_result) -> Seen:
-    return Seen(status.st_size, status.st_mtime_ns, status.st_ino)
+def _seen(status: os.stat_result) -> SeenFile:
+    return SeenFile(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _size(path: Path) -> int:

@@ -348,7 +348,7 @@ def _was_here(folder: Path) -> bool:
         return False
 
 
-class Use(NamedTuple):
+class FolderUse(NamedTuple):
     """What a folder holds on one disk. `whole`: the time was enough to see all of it."""
 
     path: str
@@ -364,7 +364,7 @@ class DiskUse:
         self._home = home
         self._seen: dict[tuple[str, int], tuple[float, str]] = {}
         self._looking: threading.Thread | None = None
-        self._found: list[Use] = []
+        self._found: list[FolderUse] = []
         self._at, self._device = home, 0
 
     def words(self, why: str, device: int, spec: Mapping[str, Any]) -> str:
@@ -405,7 +405,7 @@ class DiskUse:
         yield from (Path(os.path.expanduser(name)) for name in (*names, *CACHES, *ELSEWHERE))
 
 
-def hogs(folders: Iterable[Path], device: int, seconds: float, found: list[Use] | None = None) -> list[Use]:
+def hogs(folders: Iterable[Path], device: int, seconds: float, found: list[FolderUse] | None = None) -> list[FolderUse]:
     """What these folders hold on the disk `device`, the largest first. A folder inside one that was seen, or the same
     by another name, counts once, where it is named first. `found`: gets each as soon as it is known."""
     ends, found = time.monotonic() + seconds, [] if found is None else found
@@ -417,7 +417,7 @@ def hogs(folders: Iterable[Path], device: int, seconds: float, found: list[Use] 
     return sorted(found, key=lambda use: -use.bytes)
 
 
-def _of(folder: Path, device: int, ends: float, seen: set[tuple[int, int]]) -> Use | None:
+def _of(folder: Path, device: int, ends: float, seen: set[tuple[int, int]]) -> FolderUse | None:
     try:
         top = os.stat(folder)
     except OSError:
@@ -446,11 +446,11 @@ def _of(folder: Path, device: int, ends: float, seen: set[tuple[int, int]]) -> U
                         todo.append(entry.path)
         except OSError:
             continue  # gone meanwhile, or not ours to read
-    return Use(str(folder), size, files, whole)
+    return FolderUse(str(folder), size, files, whole)
 
 
-def _said(why: str, found: list[Use]) -> str:
-    def held(use: Use) -> int:
+def _said(why: str, found: list[FolderUse]) -> str:
+    def held(use: FolderUse) -> int:
         return use.files if why == "inodes" else use.bytes
 
     most = sorted(found, key=held, reverse=True)[:SHOWN]

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.runner import nodes
-from sweepstack.onbox.runner.attempt import Attempt, Environment, Left
+from sweepstack.onbox.runner.attempt import Attempt, Environment, SealableAttempt
 from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.code import CodeCheck
 from sweepstack.onbox.runner.cut_checkpoint import any_there
@@ -143,17 +143,17 @@ class Endings:
             if reason:
                 raise CellFailure(reason)
             facts = self._facts(attempt, remains)
-            self._seal(attempt, Left(facts, attempt.since(), attempt.seconds(), remains.doubts))
+            self._seal(attempt, SealableAttempt(facts, attempt.since(), attempt.seconds(), remains.doubts))
         except RemoteStopped:
             return  # its outcome is not known: the next runner goes on with it
         except (CellFailure, OSError) as error:
             if isinstance(error, FilesFailure):
                 with contextlib.suppress(OSError):  # then it can't be sealed later
-                    Left(facts, attempt.since(), attempt.seconds(), remains.doubts).write(attempt.folder)
+                    SealableAttempt(facts, attempt.since(), attempt.seconds(), remains.doubts).write(attempt.folder)
             left = end_cells(self._box, {name}, {}, KILL_SECONDS)
             self.failed(attempt, code, error, tail, bool(left))
 
-    def reseal(self, attempt: Attempt, left: Left) -> None:
+    def reseal(self, attempt: Attempt, left: SealableAttempt) -> None:
         """Seals what an attempt left that its files alone failed, by the artifacts that are asked for now; or records
         why that is no result either. Nothing is trained. Blocks while files are copied."""
         try:
@@ -163,7 +163,7 @@ class Endings:
         except (CellFailure, OSError) as error:
             self.failed(attempt, 0, error, "", False)
 
-    def _seal(self, attempt: Attempt, left: Left, **more: Any) -> None:
+    def _seal(self, attempt: Attempt, left: SealableAttempt, **more: Any) -> None:
         """Seals an attempt's files. Where one is written meanwhile, by what is not known to be the cell's, it seals
         once more what is there then, and doubts it. Raises CellFailure, RemoteStopped, OSError."""
         try:
@@ -172,7 +172,7 @@ class Endings:
             doubt = f"{error}; what it had written by then was sealed"
             self._seal_once(attempt, left._replace(doubts=(*left.doubts, doubt)), more)
 
-    def _seal_once(self, attempt: Attempt, left: Left, more: Mapping[str, Any]) -> None:
+    def _seal_once(self, attempt: Attempt, left: SealableAttempt, more: Mapping[str, Any]) -> None:
         """Seals an attempt's files, and writes that to the journal. `more`: what its manifest and its line say beside.
         Raises CellFailure, RemoteStopped, OSError."""
         stamps = _stamps(attempt)
@@ -278,7 +278,7 @@ class Endings:
         own = isinstance(error, CellFailure)
         reason = str(error) if own else f"could not be {'started' if code is None else 'sealed'}: {error}"
         words = tail if own else str(error)
-        kind, remark = classify(Ending(code if own else None, words, attempt.oom_kills()))
+        kind, remark = classify(FailedAttempt(code if own else None, words, attempt.oom_kills()))
         if isinstance(error, FilesFailure):
             kind = FILES
         if hopeless:
@@ -331,7 +331,7 @@ def _stamps(attempt: Attempt) -> dict[str, int]:
     return found
 
 
-class Ending(NamedTuple):
+class FailedAttempt(NamedTuple):
     """What is known of an attempt that failed. `code`: its exit code, None when it never started or was not sealed.
 
     `tail`: the end of its log. `oom_kills`: processes that the kernel killed for lack of memory meanwhile; None:
@@ -348,7 +348,7 @@ def says_full(text: str) -> bool:
     return FULL.search(text) is not None
 
 
-def classify(ending: Ending) -> tuple[str, str]:
+def classify(ending: FailedAttempt) -> tuple[str, str]:
     """The class of a failure, and a remark for people. Does not check whether a disk is full."""
     code, tail = ending.code, ending.tail
     if code == 0:  # by its exit code all went well: it recovered from the errors in its log

@@ -49,7 +49,7 @@ from sweepstack.onbox.common.canonical import fsync_directory, write_atomically
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.next_version import checkpoint_name
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group, start_of
-from sweepstack.onbox.runner.attempt import Attempt, Ended, Left
+from sweepstack.onbox.runner.attempt import Attempt, Ended, SealableAttempt
 from sweepstack.onbox.runner.cell_processes import end_cells, end_children
 from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import DiskGate
@@ -102,7 +102,7 @@ class Runner:
         self.journal = self._open_journal()
         fsync_directory(home)
         queue = Queue(home / "queue.jsonl", shared="shared" in spec)
-        left = lambda cell, number: Left.read(home / "cells" / cell / str(number)) is not None  # noqa: E731
+        left = lambda cell, number: SealableAttempt.read(home / "cells" / cell / str(number)) is not None  # noqa: E731
         self.schedule = Schedule(queue, self.journal, self.cells, spec["identity"], left)
         self.running: dict[str, Attempt] = {}
         self.finishing: dict[str, tuple[Attempt, Future[None]]] = {}
@@ -337,7 +337,7 @@ class Runner:
                 return False
             number = self.journal.cells[entry.cell].attempt
             attempt = Attempt(self.home, self.checkpoints, self.scratch, spec, entry, number, 0, 0)
-            left = Left.read(attempt.folder)
+            left = SealableAttempt.read(attempt.folder)
             if left is None:  # just now its files went away: it is trained
                 self._touch(entry.cell)
                 return False

@@ -72,7 +72,7 @@ class Growth:
         self.cpu, self.wrote = 0.0, False
 
 
-class Verdict(NamedTuple):
+class AttemptVerdict(NamedTuple):
     """The patrol's verdict on one attempt."""
 
     verdict: str
@@ -221,7 +221,7 @@ class Patrol:
         if share >= IDLE_CPU or any((gpu["util"] or 0) >= IDLE_GPU for gpu in own):
             growth.busy_at = at
         growth.cpu, growth.looked_at = used.cpu if used else 0.0, at
-        verdict = judge(growth, at, stall, share)
+        verdict = verdict_on(growth, at, stall, share)
         return {
             "cell": attempt.entry.cell,
             "attempt": attempt.number,
@@ -276,15 +276,15 @@ class Patrol:
         return alarms
 
 
-def judge(growth: Growth, at: float, stall: float, share: float) -> Verdict:
+def verdict_on(growth: Growth, at: float, stall: float, share: float) -> AttemptVerdict:
     """The verdict on an attempt. `at`: now (monotonic). `stall`: the interval in seconds. `share`: of a core, since the
     last look."""
     quiet, idle = at - growth.wrote_at, at - growth.busy_at
     if quiet < stall:
-        return Verdict("working", "") if growth.wrote else Verdict("starting", "nothing written yet")
+        return AttemptVerdict("working", "") if growth.wrote else AttemptVerdict("starting", "nothing written yet")
     if idle < stall:
-        return Verdict("slow", f"no output for {quiet:.0f} s, {share:.0%} of a core in use")
-    return Verdict("hung", f"no output, no CPU, no GPU for {min(quiet, idle):.0f} s")
+        return AttemptVerdict("slow", f"no output for {quiet:.0f} s, {share:.0%} of a core in use")
+    return AttemptVerdict("hung", f"no output, no CPU, no GPU for {min(quiet, idle):.0f} s")
 
 
 def _size(path: Path) -> int:

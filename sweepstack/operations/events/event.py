@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sweepstack.billing.budget import Use, crossed
+from sweepstack.billing.budget import BudgetUse, crossed
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import Kind
 from sweepstack.config.secrets import without_given
@@ -132,7 +132,7 @@ def stray(
 
 
 def budget_event(
-    budget: Budget, use: Use, seen: Forecast, *, stack: str, per_hour: float | None, now: datetime
+    budget: Budget, use: BudgetUse, seen: Forecast, *, stack: str, per_hour: float | None, now: datetime
 ) -> Event | None:
     """The highest threshold that was crossed; None where none was. A raised budget has thresholds of its own."""
     threshold = crossed(budget, use)

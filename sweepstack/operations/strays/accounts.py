@@ -23,7 +23,7 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
-from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.known_states import KnownStates
 from sweepstack.operations.strays.volumes import used_bytes
 from sweepstack.platforms.registry import has_address, load_platform
 from sweepstack.status.engine.state import BoxEntry
@@ -33,7 +33,7 @@ ASK_SECONDS = 300.0
 """The most seconds for all accounts, which are asked in parallel: one may list hundreds of boxes page by page."""
 
 
-def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Stray]]:
+def ask(names: Sequence[str], known: KnownStates) -> tuple[list[str], list[Stray]]:
     """Asks all adapters in parallel. Returns those that answered, in the order of `names`, and what they hold.
 
     An adapter that does not answer becomes a problem of `known`, unless this shell has no key for it and nothing on it
@@ -54,14 +54,14 @@ def ask(names: Sequence[str], known: Known) -> tuple[list[str], list[Stray]]:
     return asked, findings
 
 
-def _asked(adapter: str, known: Known) -> list[Stray] | SweepstackError:
+def _asked(adapter: str, known: KnownStates) -> list[Stray] | SweepstackError:
     try:
         return findings_in(adapter, load_platform(adapter), known)
     except SweepstackError as error:
         return error
 
 
-def findings_in(adapter: str, platform: Platform, known: Known) -> list[Stray]:
+def findings_in(adapter: str, platform: Platform, known: KnownStates) -> list[Stray]:
     """What this account holds with one of our tags, and what the states expect in it. Raises PlatformError."""
     listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
@@ -81,7 +81,7 @@ def findings_in(adapter: str, platform: Platform, known: Known) -> list[Stray]:
     return found
 
 
-def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str], at_hand: str) -> Iterable[str]:
+def _not_found(adapter: str, platform: Platform, known: KnownStates, listed: set[str], at_hand: str) -> Iterable[str]:
     """A line for each box on record that is in no state, not in the account's list, and not proved gone."""
     stated = {box.native_id for state in known.states.values() for box in state.boxes}
     for stack, births in known.births.items():
@@ -107,7 +107,7 @@ def _not_found(adapter: str, platform: Platform, known: Known, listed: set[str],
                 yield f"{what}, is not in the account's list, and is not proved gone: it may bill{way and f'. {way}'}"
 
 
-def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Stray:
+def _box(adapter: str, record: BoxRecord, known: KnownStates, *, alone: bool) -> Stray:
     """The finding of one box. `alone`: no other listed box has its tag."""
     whose = known.stacks_with("box", record.native_id)
     standing: Standing = "known"
@@ -137,7 +137,7 @@ def _box(adapter: str, record: BoxRecord, known: Known, *, alone: bool) -> Stray
     )
 
 
-def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: Known) -> Stray:
+def _volume(adapter: str, platform: Platform, record: VolumeRecord, known: KnownStates) -> Stray:
     whose = known.stacks_with("volume", record.native_id)
     standing: Standing = "known"
     following, used, more = "", None, False
@@ -190,7 +190,7 @@ def _missing(platform: Platform, stack: str, box: BoxEntry, at_hand: str) -> Ite
         yield found(standing="known", phase=record.phase.value, price_per_hour=price, whose=(stack,))
 
 
-def still_billed_boxes(known: Known) -> list[Stray]:
+def still_billed_boxes(known: KnownStates) -> list[Stray]:
     """The boxes that an end only stopped: they bill until a person releases them, and no state has them."""
     return [
         Stray(

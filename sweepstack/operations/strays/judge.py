@@ -28,8 +28,8 @@ from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
-from sweepstack.operations.strays.held import Answer, gate_of, held_by_another
-from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.known_states import KnownStates
+from sweepstack.operations.strays.other_backends import BackendAnswer, gate_of, held_by_another
 from sweepstack.operations.strays.volumes import used_bytes
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
@@ -39,7 +39,7 @@ from sweepstack.operations.volumes.end_check import (
     take_inventory,
     use_problems,
 )
-from sweepstack.operations.volumes.records import VERB, Survey, User, recorded
+from sweepstack.operations.volumes.mounting_sweeps import VERB, Survey, User, recorded
 from sweepstack.teardown.approval import Judged, judge_request
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.check import Ending, EndVerdict, Way, may_end
@@ -63,7 +63,7 @@ class Assessed:
     verdict: EndVerdict
     holds: str
     stores: tuple[EvidenceStore, ...]
-    others: tuple[Answer, ...]
+    others: tuple[BackendAnswer, ...]
 
     @property
     def owner(self) -> Owner | None:
@@ -81,7 +81,7 @@ class VolumeAssessed(Assessed):
     """`owners`: of `others` those that hold the sweep that made it."""
 
     verdict: VolumeVerdict
-    owners: tuple[Answer, ...] = ()
+    owners: tuple[BackendAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class BoxAssessed(Assessed):
         return f"{self.owner.person}, for {self.owner.sweep}{backend}; {held}"
 
 
-def assess_box(finding: Stray, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
+def assess_box(finding: Stray, known: KnownStates, request: EndRequest, *, full: bool) -> BoxAssessed:
     """Reads the box, finds the evidence of its sweep, and runs the check. Blocks for seconds; reads only."""
     return _judge_box(finding, read_box(_at(finding), _places(finding, known)), known, request, full=full)
 
 
-def _judge_box(finding: Stray, on_it: OnIt, known: Known, request: EndRequest, *, full: bool) -> BoxAssessed:
+def _judge_box(finding: Stray, on_it: OnIt, known: KnownStates, request: EndRequest, *, full: bool) -> BoxAssessed:
     identity, name, generation = box_layout.box_of(finding.tag) or ("", "", 0)
     stores, named_by_box = known.stores_of(identity), list[EvidenceStore]()
     on_record, owner = "", on_it.owner
@@ -156,7 +156,7 @@ def _at(finding: Stray) -> BoxAt:
     return BoxAt(finding.platform, finding.native_id, finding.account)
 
 
-def _places(finding: Stray, known: Known) -> tuple[str, ...]:
+def _places(finding: Stray, known: KnownStates) -> tuple[str, ...]:
     """The places of the evidence of this box's sweep that are known before the box is asked."""
     identity = (box_layout.box_of(finding.tag) or ("", "", 0))[0]
     return tuple(store.objects.uri for store in known.stores.values() if store.marker.identity == identity)
@@ -189,7 +189,7 @@ def read_box(box: BoxAt, places: Sequence[str] = ()) -> OnIt:
 
 
 def with_details(
-    findings: Sequence[Stray], known: Known, say: Callable[[str], contextlib.AbstractContextManager[object]]
+    findings: Sequence[Stray], known: KnownStates, say: Callable[[str], contextlib.AbstractContextManager[object]]
 ) -> list[Stray]:
     """Adds the content, the owner and the next command of each box that no state has, and the command that goes on
     where another backend keeps a volume. Reads the boxes, and asks other backends. `say`: shows what takes long."""
@@ -216,7 +216,7 @@ def with_details(
     ]
 
 
-def _kept_elsewhere(finding: Stray, known: Known) -> Stray:
+def _kept_elsewhere(finding: Stray, known: KnownStates) -> Stray:
     if finding.kind != "volume" or finding.standing != "survived":
         return finding
     identity = (box_layout.volume_of(finding.tag) or ("", ""))[0]
@@ -224,7 +224,7 @@ def _kept_elsewhere(finding: Stray, known: Known) -> Stray:
     return replace(finding, next=there) if there else finding
 
 
-def _with_details(finding: Stray, read: BoxAssessed, known: Known) -> Stray:
+def _with_details(finding: Stray, read: BoxAssessed, known: KnownStates) -> Stray:
     recorded = finding.whose[0] if finding.standing == "recorded" else ""
     following, give_up = way_out(read, known, recorded=recorded)
     holds = read.holds
@@ -237,7 +237,7 @@ def _with_details(finding: Stray, read: BoxAssessed, known: Known) -> Stray:
     return replace(said, unopened=read.box.ours and not read.stores)
 
 
-def way_out(found: BoxAssessed, known: Known, *, recorded: str) -> tuple[str, str]:
+def way_out(found: BoxAssessed, known: KnownStates, *, recorded: str) -> tuple[str, str]:
     """The next command, and the one that gives the box up; "" if none can be recommended.
 
     `recorded`: the stack of this checkout that has it on record.
@@ -260,7 +260,7 @@ def way_out(found: BoxAssessed, known: Known, *, recorded: str) -> tuple[str, st
     return "", give_up
 
 
-def adopts(stack: str, known: Known, store: EvidenceStore | None) -> str:
+def adopts(stack: str, known: KnownStates, store: EvidenceStore | None) -> str:
     """The commands that bring a box of this stack back into a state.
 
     `store`: its evidence, if it can be opened here.
@@ -300,7 +300,7 @@ class StrayVolumeEnding(Ending[VolumeVerdict]):
         volume: VolumeContext,
         seen: VolumeSeen,
         survey: Survey,
-        known: Known,
+        known: KnownStates,
         *,
         gate: str,
         mounted: Sequence[str],
@@ -352,7 +352,7 @@ class StrayVolumeEnding(Ending[VolumeVerdict]):
                 yield f"{user.stack}: its state has boxes, or its records are open"
 
 
-def assess_volume(finding: Stray, known: Known, *, given_up: bool) -> VolumeAssessed:
+def assess_volume(finding: Stray, known: KnownStates, *, given_up: bool) -> VolumeAssessed:
     """Asks the platform and the other backends, and hashes the copies of its data again. Blocks; reads only; an outage
     never raises. `given_up`: a person asks for its end although what is on it may be lost."""
     native_id = finding.native_id
@@ -386,7 +386,7 @@ def opened(users: Sequence[User]) -> tuple[EvidenceStore, ...]:
     return tuple(store for user in users if (store := user.at.usable) is not None)
 
 
-def _users(native_id: str, identity: str, known: Known) -> Survey:
+def _users(native_id: str, identity: str, known: KnownStates) -> Survey:
     """Every sweep with a box that mounted the volume, by its evidence, or by the notes of a stack of volumes."""
     found = Survey()
     for store in known.stores.values():

@@ -22,8 +22,8 @@ from sweepstack.core.records import Approval, Birth
 from sweepstack.core.resources import VolumeState
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.lazy import Evidence
 from sweepstack.evidence.location import evidence_on
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import (
@@ -38,7 +38,15 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import made_by, stays_ended
-from sweepstack.operations.volumes.records import VERB, Inventory, Survey, Use, User, births_on, read_inventory
+from sweepstack.operations.volumes.mounting_sweeps import (
+    VERB,
+    Inventory,
+    Survey,
+    SweepOnVolume,
+    User,
+    births_on,
+    read_inventory,
+)
 from sweepstack.platforms.registry import load_platform, need, volume_channel
 from sweepstack.status.engine.state import VolumeEntry
 from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
@@ -233,7 +241,7 @@ def _content_problems(
     return problems
 
 
-def use_problems(use: Use, native_id: str, *, full: bool) -> list[str]:
+def use_problems(use: SweepOnVolume, native_id: str, *, full: bool) -> list[str]:
     """Why what this sweep left on the volume is not safe elsewhere; empty when it is. Never raises EvidenceError."""
     try:
         user = User(use.stack, use.identity, use.evidence)
@@ -292,8 +300,8 @@ def take_inventory(
     )
 
 
-def _use(user: User, native_id: str, said: Approval | None) -> Use:
-    known = Use(stack=user.stack, identity=user.identity, evidence=user.evidence)
+def _use(user: User, native_id: str, said: Approval | None) -> SweepOnVolume:
+    known = SweepOnVolume(stack=user.stack, identity=user.identity, evidence=user.evidence)
     try:
         store = user.at.store
         digest = store.latest_receipt()
@@ -322,7 +330,7 @@ def _clearances(store: EvidenceStore, user: User, native_id: str) -> Iterator[Ap
             yield store.clearance(birth.native_id)
 
 
-def refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
+def end_refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> str:
     """The refusal for one volume, as lines of text, with the commands that lead to its end."""
     rows: list[tuple[str, str]] = []
     for index, reason in enumerate(verdict.reasons[:SHOWN]):

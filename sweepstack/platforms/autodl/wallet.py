@@ -24,7 +24,7 @@ from sweepstack.onbox.host.capabilities import ListedHost, ListsHosts, Wallet
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 
@@ -125,7 +125,7 @@ def _rows(api: Api) -> list[dict[str, Any]]:
     raise Unreachable(f"AutoDL lists more than {PAGE * MOST_PAGES} Pro instances")
 
 
-def refused(http: HttpClient, answer: Answer, asked: str) -> PlatformError:
+def refused(http: HttpClient, answer: HttpAnswer, asked: str) -> PlatformError:
     """The error for an answer that is no success, whatever its HTTP status. An unknown code is a refusal with its
     words."""
     said = answer.data if isinstance(answer.data, dict) else {}
@@ -183,18 +183,18 @@ class Api:
         """关机. A return says that AutoDL took it, and not that the instance is off."""
         self._data(self.http.write("POST", f"{PRO}/power_off", {"instance_uuid": id}), f"the 关机 of {id}")
 
-    def _get(self, what: str, id: str) -> Answer:
+    def _get(self, what: str, id: str) -> HttpAnswer:
         """A GET with its id as a query and in a body: the page says the latter, and a gateway was seen to drop it."""
         named = {"instance_uuid": id}
         return self.http.query(f"{PRO}/{what}", named, method="GET", params=named)
 
-    def _object(self, answer: Answer, asked: str) -> Mapping[str, Any]:
+    def _object(self, answer: HttpAnswer, asked: str) -> Mapping[str, Any]:
         data = self._data(answer, asked)
         if not isinstance(data, dict):
             raise refused(self.http, answer, asked)
         return data
 
-    def _data(self, answer: Answer, asked: str) -> Any:
+    def _data(self, answer: HttpAnswer, asked: str) -> Any:
         said = answer.data if isinstance(answer.data, dict) else {}
         if not answer.ok or said.get("code") != "Success":
             raise refused(self.http, answer, asked)

@@ -26,7 +26,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.deadline import Deadline, Watch
-from sweepstack.platforms.common.http_client import Answer, HttpClient, Refusals
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient, Refusals
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -101,7 +101,7 @@ class BoxSession(abc.ABC):
     def carries(self, row: Row, tag: str) -> bool:
         """Whether the row is the box of this tag."""
 
-    def data(self, answer: Answer, asked: str) -> Any:
+    def data(self, answer: HttpAnswer, asked: str) -> Any:
         """What a read gave. Raises Unreachable, or NotAuthorized, where it was refused: then nothing is known."""
         if not answer.ok:
             error = self.refused(answer, asked)
@@ -109,7 +109,7 @@ class BoxSession(abc.ABC):
             raise kind(f"{error}. What {self.names.platform} has is not known") from None
         return answer.data
 
-    def refused(self, answer: Answer, asked: str) -> PlatformError:
+    def refused(self, answer: HttpAnswer, asked: str) -> PlatformError:
         """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
         return self.refusals.error(self.http, answer, asked)
 
@@ -160,7 +160,7 @@ class BoxSession(abc.ABC):
         deadline: Deadline | None = None,
         *,
         via: HttpClient | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """A write that changes a box: from then on no caller gets a list from before it. Raises OutcomeUnknown when the
         answer is lost or does not come."""
         try:
@@ -172,7 +172,7 @@ class BoxSession(abc.ABC):
         """Notes that we made this box now."""
         self._made[native_id] = time.monotonic()
 
-    def ended(self, native_id: str, answer: Answer) -> Answer:
+    def ended(self, native_id: str, answer: HttpAnswer) -> HttpAnswer:
         """The answer to a request for the end of a box, which is noted when it was accepted."""
         if answer.ok:
             self._ended.add(native_id)
@@ -185,8 +185,8 @@ class BoxSession(abc.ABC):
     def added(
         self,
         find: Callable[[], str],
-        add: Callable[[], Answer],
-        name_of: Callable[[Answer], str],
+        add: Callable[[], HttpAnswer],
+        name_of: Callable[[HttpAnswer], str],
         what: tuple[str, str],
     ) -> str:
         """The name of what the account needs once, such as an SSH key: as `find` has it, else as it was added now.

@@ -116,7 +116,7 @@ def answer_seconds(deadline: Deadline, usual: float = REQUEST_SECONDS) -> float:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """An answer of the platform itself: 2xx, or a 4xx with a JSON body. `data`: the parsed body, None without one.
 
     `text`: what the platform refused, for people: one line, of limited length, without secrets.
@@ -167,7 +167,9 @@ class HttpClient:
         self._key_hint = key_hint
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **(headers or {})}
 
-    def read(self, path: str, params: Mapping[str, str] | None = None, *, deadline: Deadline | None = None) -> Answer:
+    def read(
+        self, path: str, params: Mapping[str, str] | None = None, *, deadline: Deadline | None = None
+    ) -> HttpAnswer:
         """GET. Retried after network errors, 5xx, unreadable bodies and 429, until `deadline` (else `CALL_SECONDS`).
 
         Blocks. Raises Unreachable (RateLimited for a 429), NotAuthorized (401), Retired (410); other refusals are
@@ -183,13 +185,13 @@ class HttpClient:
         method: str = "POST",
         params: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """A request with a body that only reads: sent again as `read` is, and raises the same."""
         return self._sent(method, path, params, body, deadline, writes=False)
 
     def write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, deadline: Deadline | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """POST, PUT, PATCH or DELETE, carried out once at most. A cancel ends the waiting, never a request under way.
 
         Blocks. Raises OutcomeUnknown when the platform may have carried it out; Unreachable (RateLimited) when it
@@ -206,7 +208,7 @@ class HttpClient:
         deadline: Deadline | None,
         *,
         writes: bool | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         until = deadline or Deadline(CALL_SECONDS)
         changes = method != "GET" if writes is None else writes
         return retried(
@@ -225,7 +227,7 @@ class HttpClient:
         body: Mapping[str, Any] | None,
         seconds: float,
         writes: bool,
-    ) -> Answer:
+    ) -> HttpAnswer:
         import httpx
 
         asked = f"{method} {path}"
@@ -254,7 +256,7 @@ class HttpClient:
             f"{self.service} does not answer ({asked}: {failure}); nothing was changed. Try again"
         ) from None
 
-    def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> Answer:
+    def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> HttpAnswer:
         """The Answer of a complete reply, or the error that it means. `raw`: the body, None when it was too long."""
         status = response.status_code
         data, is_json = _parsed(response, raw)
@@ -270,7 +272,7 @@ class HttpClient:
             if is_json:
                 policy, left = (response.headers.get(name, "") for name in ("ratelimit-policy", "ratelimit"))
                 self.limiter.learn(policy, left)
-            return Answer(status, data, text, dict(response.headers))
+            return HttpAnswer(status, data, text, dict(response.headers))
         if status == 410:  # whatever its body: how a retired interface words it is documented nowhere
             raise Retired(f"{self.service} has retired this API ({asked}: {text or '410'}): update sweepstack")
         if not 400 <= status < 500 or not is_json or status == 408:
@@ -284,9 +286,9 @@ class HttpClient:
             raise NotAuthorized(f"{self.service} does not accept the key ({asked}: 401 {text}): check {self._key_hint}")
         if status == 402:
             raise InsufficientFunds(f"{self.service}: the account can't pay for it: {text or '402'}. Top it up")
-        return Answer(status, data, text, dict(response.headers))
+        return HttpAnswer(status, data, text, dict(response.headers))
 
-    def refusal(self, answer: Answer, asked: str) -> PlatformError:
+    def refusal(self, answer: HttpAnswer, asked: str) -> PlatformError:
         """The error for a refusal that the caller does not know better."""
         if answer.status == 403:
             return NotAuthorized(
@@ -396,10 +398,10 @@ class Refusals:
     """The table; the first line that fits counts, and without one the HTTP status (`HttpClient.refusal`). `code`: the
     vendor's own code of an answer; "" when it has none."""
 
-    code: Callable[[Answer], str]
+    code: Callable[[HttpAnswer], str]
     table: Sequence[Means]
 
-    def error(self, http: HttpClient, answer: Answer, asked: str) -> PlatformError:
+    def error(self, http: HttpClient, answer: HttpAnswer, asked: str) -> PlatformError:
         """The error for an answer that is not 2xx. `asked`: what was asked for, for the message."""
         code, text = self.code(answer), answer.text or "no reason given"
         for one in self.table:

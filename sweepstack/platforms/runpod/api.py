@@ -39,7 +39,7 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.platforms.common import box_session, redact
 from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Listed, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -152,12 +152,12 @@ class Session(BoxSession):
 
     def mine(self, account: str, what: str, *, now: bool = False) -> bool:
         """Whether the key is of `account`. False once the older interface is gone and that is not known: then it is, if
-        the key shows what is asked for by its id. `what`: see `require`. Raises WrongAccount where the older interface
-        names another account."""
+        the key shows what is asked for by its id. `what`: see `require_account`. Raises WrongAccount where the older
+        interface names another account."""
         at_hand = self.account(now=now)
         if self.retired:
             return self.owner.is_of(account) is True
-        require(account, at_hand, what)
+        require_account(account, at_hand, what)
         return True
 
     def require(self, account: str, what: str, *, now: bool = False) -> None:
@@ -166,7 +166,7 @@ class Session(BoxSession):
         if self.mine(account, what, now=now):
             return
         if self.owner.is_of(account) is False:
-            require(account, self.owner.name(), what)
+            require_account(account, self.owner.name(), what)
         raise Unproved(
             f"{what} was asked for with a key of the RunPod account {account}. Whether the key at hand is of it is not "
             "known: RunPod's older interface, which said that, is retired, and this key shows nothing of it. So that "
@@ -261,7 +261,7 @@ class Session(BoxSession):
         """The account's pods in RunPod's older query interface. Raises WrongAccount when that names another account for
         the key; Unreachable; Retired."""
         legacy = self.older(lambda: self._legacy.get(self._ask_legacy, max_age=max_age, gather=gather))
-        require(account, legacy.account, "what was asked for")
+        require_account(account, legacy.account, "what was asked for")
         return legacy
 
     def boxes(self, *, max_age: float = 0.0) -> Listed:
@@ -324,7 +324,7 @@ class Session(BoxSession):
         """Whether the pod is ending, and neither found nor listed: only its bill is missing as a proof."""
         return native_id in self._unfound
 
-    def create_pod(self, body: Mapping[str, Any], deadline: Deadline) -> Answer:
+    def create_pod(self, body: Mapping[str, Any], deadline: Deadline) -> HttpAnswer:
         """POST /v2/pods. Costs money; not idempotent. Raises OutcomeUnknown when the platform may have carried it
         out."""
         answer = self.http.write("POST", "/v2/pods", body, deadline=deadline)
@@ -363,7 +363,7 @@ class Session(BoxSession):
         ask = partial(gpu_types, self.http, query)
         return self.older(lambda: shared.get(ask, max_age=paced(CATALOG_SECONDS)))
 
-    def delete_pod(self, native_id: str) -> Answer:
+    def delete_pod(self, native_id: str) -> HttpAnswer:
         """DELETE /v2/pods/{id}. Irreversible. Accepted does not mean gone."""
         try:
             answer = self.http.write("DELETE", f"/v2/pods/{self.checked_id(native_id)}")
@@ -374,7 +374,7 @@ class Session(BoxSession):
                 self._unlisted.pop(native_id, None)
         return self.ended(native_id, answer)
 
-    def act(self, native_id: str, action: str) -> Answer:
+    def act(self, native_id: str, action: str) -> HttpAnswer:
         """POST /v2/pods/{id}/action with `start` or `stop`."""
         try:
             return self.http.write("POST", f"/v2/pods/{self.checked_id(native_id)}/action", {"action": action})
@@ -399,7 +399,7 @@ class Session(BoxSession):
             raise refused(self.http, answer, f"a look at the volume {volume_id}")
         return self.volumes(max_age=0).get(volume_id)
 
-    def write_volume(self, method: str, volume_id: str = "", body: Mapping[str, Any] | None = None) -> Answer:
+    def write_volume(self, method: str, volume_id: str = "", body: Mapping[str, Any] | None = None) -> HttpAnswer:
         """POST (no id: costs money), PATCH (a larger size costs more) or DELETE (irreversible) of a network volume."""
         path = f"/v2/network-volumes/{self.checked_id(volume_id)}" if volume_id else "/v2/network-volumes"
         try:
@@ -527,7 +527,7 @@ class Owner:
         return identifier(answer.data) if answer.ok else ""
 
 
-def require(account: str, at_hand: str, what: str) -> None:
+def require_account(account: str, at_hand: str, what: str) -> None:
     """Raises WrongAccount, which names both, unless `account` is the account `at_hand` of the current key."""
     if account != at_hand:
         raise WrongAccount(

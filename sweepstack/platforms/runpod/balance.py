@@ -28,7 +28,7 @@ from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Retired
 from sweepstack.onbox.host.capabilities import Billed
 from sweepstack.onbox.host.offers import Balance
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import moment, number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
@@ -56,12 +56,12 @@ def balance(http: HttpClient, spends: Callable[[], Mapping[str, Any]]) -> Balanc
     answer, older = told.get("v2", late), told.get("older", late)
     spent = {} if isinstance(older, PlatformError) else older
     per_hour, limit = number(spent.get("currentSpendPerHr")), number(spent.get("spendLimit"))
-    known = isinstance(answer, Answer) and answer.ok and isinstance(answer.data, dict)
+    known = isinstance(answer, HttpAnswer) and answer.ok and isinstance(answer.data, dict)
     if known and (usd := _usd(answer.data.get("balanceAmount"))) is not None:
         mode = answer.data.get("billingMode")
         prepaid = mode == "PREPAID" if mode in ("PREPAID", "POSTPAID") else None
         return Balance(usd, prepaid, limit, per_hour, volumes=True)
-    if isinstance(older, NotAuthorized) or (isinstance(answer, Answer) and answer.status == 403):
+    if isinstance(older, NotAuthorized) or (isinstance(answer, HttpAnswer) and answer.status == 403):
         return None
     if isinstance(older, Retired):
         raise Unreachable("RunPod does not tell the balance: REST v2 gave none, and its older interface is retired")

@@ -35,9 +35,9 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.offers import Constraints, Offer, no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Told, Wait, not_as_asked
-from sweepstack.platforms.common import probe, renting
+from sweepstack.platforms.common import reach_box, renting
 from sweepstack.platforms.common.deadline import Deadline, Lasting, Watch
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import HttpAnswer
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, must_not_be_too_dear, with_key
@@ -48,7 +48,7 @@ from sweepstack.platforms.runpod.balance import BILL_SECONDS, PROOF_SECONDS
 from sweepstack.platforms.runpod.offers import (
     CLOUD,
     Candidate,
-    Placed,
+    VolumeSite,
     candidates,
     catalog_params,
     disks,
@@ -96,7 +96,7 @@ def create(request: BoxRequest, wait: Wait) -> BoxRecord:
     return renting.create(hooks, request, wait)
 
 
-def _rent(session: Session, request: BoxRequest, volume: Placed | None, wait: Wait, memory: Memory) -> BoxRecord:
+def _rent(session: Session, request: BoxRequest, volume: VolumeSite | None, wait: Wait, memory: Memory) -> BoxRecord:
     """Makes the pod, or adopts the one that a create with a lost answer made. Costs money. See `Hooks.rent`.
 
     Raises NoCapacity with every refusal when no offer could be rented; RequestRefused when RunPod refused all offers
@@ -135,7 +135,7 @@ def _asked(
     return dict(answer.data) if answer.ok else _refusal(session, answer, what)
 
 
-def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: Placed | None) -> None:
+def must_fit(record: BoxRecord, mounts: dict[str, str], request: BoxRequest, volume: VolumeSite | None) -> None:
     """Returns when the box has the volumes that the request asks for, so that it may be adopted. `mounts`: what the box
     has (path → volume id). Raises NotYetGone for a box that is being destroyed, and `not_as_asked`."""
     if record.phase is Phase.ENDING:
@@ -184,7 +184,7 @@ def until_ready(
     return renting.until_ready(name, record, Comes(look, silent, BILLS, "removed", cause), watch)
 
 
-def _refusal(session: Session, answer: Answer, what: str) -> PlatformError:
+def _refusal(session: Session, answer: HttpAnswer, what: str) -> PlatformError:
     """The error of a refused offer, when the next offer is worth a try. Raises it when no other offer can do better."""
     error = refused(session.http, answer, what)
     if isinstance(error, InsufficientFunds) or answer.status in (404, 409, 413, 422):
@@ -220,12 +220,12 @@ def channel_to(session: Session, record: BoxRecord) -> SshChannel:
             )
         mounts = session.mounts_of(record)
     below = {path.removeprefix(f"{ROOT}/"): path for path in mounts if path.startswith(f"{ROOT}/")}
-    return probe.channel_to(record, closed, root=ROOT, mounts=below)
+    return reach_box.channel_to(record, closed, root=ROOT, mounts=below)
 
 
 def why_silent(session: Session, record: BoxRecord) -> str:
     """Connects and runs a command. Returns why the pod can't be used yet; "" when it can."""
-    return probe.why_silent(lambda: channel_to(session, record), ["true"])
+    return reach_box.why_silent(lambda: channel_to(session, record), ["true"])
 
 
 ROOT = "/sweepstack"
@@ -418,7 +418,7 @@ def start(session: Session, native_id: str, account: str, wait: Wait) -> BoxReco
     return until_ready(session, native_id, record, wait, restarted=restarted)
 
 
-def _asked_to_start(session: Session, native_id: str) -> Answer | None:
+def _asked_to_start(session: Session, native_id: str) -> HttpAnswer | None:
     """Asks for the pod again: for its last bid, if it is a spot pod (then None), which can't be had on demand."""
     pod = session.box(native_id) or {}
     bid = bid_of(pod)

@@ -40,7 +40,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, in_region, is_meant, maker_of
 from sweepstack.onbox.host.platform import BoxRequest, Phase, VolumeRecord
 from sweepstack.platforms.common.deadline import Deadline
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import HttpAnswer
 from sweepstack.platforms.common.json_values import identifier, number
 from sweepstack.platforms.common.renting import look_again
 from sweepstack.platforms.runpod.api import Session
@@ -193,7 +193,7 @@ VOLUME_LOOKS = (0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
-class Placed:
+class VolumeSite:
     """A volume that a pod is to mount: RunPod's id, and the data center in which the pod must be rented."""
 
     id: str
@@ -222,15 +222,15 @@ def get_volume(session: Session, native_id: str) -> VolumeRecord | None:
     return replace(_record(found, account), mounted_by=tuple(_mounting(session, volume_id)))
 
 
-def placed(session: Session, native_id: str) -> Placed:
+def placed(session: Session, native_id: str) -> VolumeSite:
     """The volume with its data center. Raises RequestRefused when it is not there, and what `get` raises."""
     found = get_volume(session, native_id)
     if found is None:
         raise RequestRefused(f"the volume {native_id} is not there any more: nothing was rented")
-    return Placed(split(native_id)[1], found.region)
+    return VolumeSite(split(native_id)[1], found.region)
 
 
-def volume_for_box(session: Session, request: BoxRequest) -> Placed | None:
+def volume_for_box(session: Session, request: BoxRequest) -> VolumeSite | None:
     """The volume that the box is to mount, None without one. Called before anything is rented. Raises
     RequestRefused."""
     for mount in request.mounts:
@@ -616,7 +616,7 @@ def _written(
     return _spot_refusal(answer, verb, what)
 
 
-def _spot_refusal(answer: Answer, verb: str, what: str) -> PlatformError:
+def _spot_refusal(answer: HttpAnswer, verb: str, what: str) -> PlatformError:
     """See `_written`. Raises what no other offer changes, and OutcomeUnknown for words that prove nothing."""
     text = answer.text
     if NO_FUNDS.search(text):

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweepstack.channel import agent_source, interpreters
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.prefetch import Answer, Answers, Question
+from sweepstack.channel.prefetch import Answers, PrefetchedAnswer, Question
 from sweepstack.channel.ssh import route as ssh_route
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links, shared
@@ -90,7 +90,7 @@ class Caller:
         self._known.keep(verbs, came[: len(verbs)])
         self.answers(native_id, account).keep(questions, came[len(verbs) :])
 
-    def _looked(self, do: Callable[[Link], list[Answer]], about: Mapping[str, Any]) -> list[Answer]:
+    def _looked(self, do: Callable[[Link], list[PrefetchedAnswer]], about: Mapping[str, Any]) -> list[PrefetchedAnswer]:
         """Runs `do` with the interpreter that worked on this host last time; where that fails, with the usual one."""
         usual = self._python
         if self._links is None:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.host_keys import Pin, fingerprint
+from sweepstack.channel.pinned_keys import Pin, fingerprint
 from sweepstack.channel.prefetch import PrefetchesBoxes
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh import route as ssh_route

@@ -24,7 +24,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import no_offer_left
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe, renting
+from sweepstack.platforms.common import reach_box, renting
 from sweepstack.platforms.common.deadline import DeadlineOver, Lasting
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import Comes, Hooks, Try, first_granted, look_again
@@ -358,7 +358,7 @@ class Renting:
         if seen.endpoint is None:
             return False
         mounts = {mount: f"{ROOT}/{mount}" for mount in self._request.mounts}
-        return not probe.ON or answers(seen.native_id, seen.endpoint, mounts)
+        return not reach_box.ON or answers(seen.native_id, seen.endpoint, mounts)
 
     def _last_look(self, seen: BoxRecord) -> BoxRecord:
         """The box's record when the waiting was ended early: the engine stores the state of this moment."""

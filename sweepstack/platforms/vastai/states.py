@@ -31,7 +31,7 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.common.json_values import instant, number
 from sweepstack.platforms.common.redact import redact
 
@@ -309,7 +309,7 @@ def answers(native_id: str, endpoint: SshEndpoint, mounts: Mapping[str, str]) ->
     answer. Raises other errors of the channel."""
     channel = open_channel(native_id, endpoint, mounts)
     try:
-        return probe.runs(channel, ["mkdir", "-p", *FOLDERS], seconds=_FOLDER_SECONDS) == ""
+        return reach_box.runs(channel, ["mkdir", "-p", *FOLDERS], seconds=_FOLDER_SECONDS) == ""
     except Unreachable:
         return False
 

@@ -42,8 +42,8 @@ from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.platforms.common import redact
 from sweepstack.provider.command.select import VERSION as STANDS_FOR
 from sweepstack.provider.command.ssh_client import Dialer, Ended
-from sweepstack.provider.host import Servicer, serve
-from sweepstack.provider.protocol import plugin_pb2, provider_pb2
+from sweepstack.provider.grpc_service import Servicer, serve
+from sweepstack.provider.grpc_stubs import plugin_pb2, provider_pb2
 from sweepstack.provider.session import Failure, Operation, token_of
 from sweepstack.provider.wire import UNKNOWN, Secret, Unknown, bare, holds_unknown, to_python, to_struct
 

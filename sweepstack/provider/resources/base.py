@@ -52,7 +52,7 @@ class Gone:
 
 
 @dataclass(frozen=True)
-class Seen(Generic[InputsT, StateT]):
+class ReadAnswer(Generic[InputsT, StateT]):
     """Read's answer. `unhealthy`: reasons to show; with any, the engine asks for an update next time."""
 
     inputs: InputsT
@@ -96,7 +96,7 @@ class Handler(ABC, Generic[InputsT, StateT]):
         ready. Costs money for a box."""
 
     @abstractmethod
-    def read(self, op: Operation, identifier: str, state: StateT) -> Seen[InputsT, StateT] | Gone:
+    def read(self, op: Operation, identifier: str, state: StateT) -> ReadAnswer[InputsT, StateT] | Gone:
         """Looks at the resource. Never raises for an outage: an unknown state is `unhealthy`, so that other teardowns
         go on."""
 

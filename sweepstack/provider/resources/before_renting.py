@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.billing.balance import Left, Runway, refusal
+from sweepstack.billing.balance import BalanceLeft, Runway, balance_refusal
 from sweepstack.billing.budget import BUDGET, renting_refused, use_of
 from sweepstack.billing.forecast import forecast, hours_left, preview_line
 from sweepstack.billing.ledger import spent, total
@@ -25,7 +25,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxInputs
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import SmokeFailed, ensure
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
@@ -161,7 +161,7 @@ class Expected:
 class _Asked:
     """An account before this command rents anything. `running`: USD per hour of the sweep's boxes there."""
 
-    left: Left
+    left: BalanceLeft
     running: float
     boxes: int
 
@@ -257,7 +257,7 @@ def _require(
         if account.first():
             op.warn(runway.text())
         return
-    words = refusal(runway, boxes, added, stack=op.stack)
+    words = balance_refusal(runway, boxes, added, stack=op.stack)
     if words and isinstance(ignored, str) and ignored:
         op.warn(f"{words.partition(chr(10))[0]} Rented all the same, since {SETTING} says: {ignored}")
     elif words:

@@ -24,13 +24,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from sweepstack.core.journal import CellProgress, Journal, started
-from sweepstack.core.lease import lease_seconds
+from sweepstack.core.lease_terms import lease_seconds
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
 from sweepstack.core.resources import BoxInputs, BoxState
-from sweepstack.evidence.backend_lease import take_lease
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import take_lease
 from sweepstack.onbox.common.box_layout import box_tag, tag_prefix
 from sweepstack.onbox.common.errors import (
     EvidenceError,
@@ -56,12 +56,12 @@ from sweepstack.provider.resources import (
     host_address_change,
     manual_end,
     market,
-    policy,
-    stop,
+    policy_limits,
+    run_or_stop,
     teardown,
     want_gone,
 )
-from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.create import charge, generation_of, outputs_of, rent, seen_of
 from sweepstack.provider.resources.held_by_another import sign_new
 from sweepstack.provider.resources.teardown import Judgement
@@ -132,17 +132,17 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         rented, moved = host_address_change.in_preview(op, old, new, rented_on_record(evidence, old or new))
         if moved:
             return Checked(new, moved)
-        binds = policy.bound(op, evidence, old.policy if old is not None else None, new.identity)
+        binds = policy_limits.bound(op, evidence, old.policy if old is not None else None, new.identity)
         new = new.model_copy(update={"policy": binds.copy})
         if rented is None and new.want == "running" and (old is None or records_readable(evidence)):
             refused = market.preview(op, new.model_dump(mode="json") | {"dry_run": dry_run}, evidence)
-            beside = want_gone.refusal(op, new, Evidence(new.evidence))
+            beside = want_gone.why_others_come_first(op, new, Evidence(new.evidence))
             refused += [Failure("name", beside)] if beside else []
         if old is None or rented is None:
-            failures = [*refused, *self._over_price(new), *stop.check(op, None, None, old, new)]
+            failures = [*refused, *self._over_price(new), *run_or_stop.check(op, None, None, old, new)]
             failures += secrets.failures("secrets", new.secrets)
             if old is None or records_readable(evidence):  # else it may be there, and has to get through
-                failures += policy.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
+                failures += policy_limits.box_problems(binds, new.model_dump(mode="json"), market.bills(new.adapter))
             if new.no_code:
                 failures.append(Failure("no_code", f"nothing is rented without its code. {new.no_code}"))
             return Checked(new.model_copy(update={"clearance": "locked"}), failures)
@@ -150,15 +150,15 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         warn_of_second_box(op, box, rented)
         if dry_run:
             before_renting.say_runway(op, rented, evidence)
-        judgement = teardown.judge(box, rented, new.approval, full=False, new=new)
+        judgement = teardown.judge_end(box, rented, new.approval, full=False, new=new)
         checked = new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)})
         if checked.clearance != old.clearance:
             op.info(f"{old.name}: {error_context.became(old.clearance, checked.clearance)}")
-        failures = [*self._over_price(new), *stop.check(op, box, rented, old, new)]
+        failures = [*self._over_price(new), *run_or_stop.check(op, box, rented, old, new)]
         if new.bid is not None and new.bid != old.bid:
-            failures += policy.bid_problems(binds, new.bid)
+            failures += policy_limits.bid_problems(binds, new.bid)
         if not checked.clearance.startswith("cleared"):  # else it is to end, and its end has to get through
-            failures += policy.start_problems(binds, checked, judgement, op.stack)
+            failures += policy_limits.start_problems(binds, checked, judgement, op.stack)
         replacing = [name for name, decision in self.changes(old, checked).items() if decision is Decision.REPLACE]
         leaving = judgement.verdict.allowed and judgement.verdict.way != "gone"
         if replacing and leaving and (old.approval != new.approval or not old.clearance.startswith("cleared")):
@@ -194,9 +194,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         generation, existing = generation_of(op, store, platform, inputs)
         if existing is None:  # else it is adopted, even in a teardown: only what is in the state can end
             teardown.refuse_during_teardown(store, f"box {inputs.name}", op.stack)
-            if beside := want_gone.refusal(op, inputs, evidence):
+            if beside := want_gone.why_others_come_first(op, inputs, evidence):
                 raise SweepstackError(beside)
-            inputs = policy.require(op, evidence, inputs, market.bills(inputs.adapter))
+            inputs = policy_limits.require_policy(op, evidence, inputs, market.bills(inputs.adapter))
             price = inputs.max_price if inputs.price_per_hour is None else inputs.price_per_hour
             before_renting.refuse_past(op, store, inputs.budget, inputs.name, price)
             before_renting.require(op, inputs, evidence, price)
@@ -243,7 +243,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         """Calls `stop.converge`. Completes the outputs of its StillCreating: the engine must be able to read them back
         as a whole state."""
         try:
-            return stop.converge(op, box, state, told=told, woken=woken)
+            return run_or_stop.converge(op, box, state, told=told, woken=woken)
         except StillCreating as error:  # the adapter does not know all that the state keeps
             known = {name: value for name, value in error.outputs.items() if value is not None}
             raise StillCreating(error.identifier, outputs_of(state) | known, error.reasons) from error
@@ -265,8 +265,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if old:
             return []
         known = new.get("evidence")
-        binds = policy.bound(op, Evidence(known) if isinstance(known, str) else None, None)
-        found = policy.box_problems(binds, new, market.bills(new.get("adapter")))
+        binds = policy_limits.bound(op, Evidence(known) if isinstance(known, str) else None, None)
+        found = policy_limits.box_problems(binds, new, market.bills(new.get("adapter")))
         return [*found, *(market.preview(op, new) if new.get("want", "running") == "running" else [])]
 
     def preview_create(self, op: Operation, inputs: dict[str, Any]) -> None:
@@ -275,9 +275,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             known = inputs.get("evidence")
             before_renting.preview(op, inputs, Evidence(known) if isinstance(known, str) else None)
 
-    def read(self, op: Operation, identifier: str, state: BoxState) -> Seen[BoxInputs, BoxState] | Gone:
+    def read(self, op: Operation, identifier: str, state: BoxState) -> ReadAnswer[BoxInputs, BoxState] | Gone:
         box = teardown.context_of(state)
-        by_state = teardown.judge(box, state, state.approval, full=False)
+        by_state = teardown.judge_end(box, state, state.approval, full=False)
         judgement = teardown.by_records(by_state, full=False)
         if judgement.seen.existence is Existence.GONE:
             op.warn(teardown.gone_line(op, judgement))
@@ -292,7 +292,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         else:  # a box is normally locked: no warning
             op.of_stack(line, warns=bool(judgement.seen.note))
             manual_end.follow_phase(op, box, state, record)
-        stop.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
+        run_or_stop.warn_of_clocks(op, box, state, answers=judgement.seen.existence is Existence.EXISTS)
         inputs = BoxInputs.model_validate(
             state.model_dump(include=set(BoxInputs.model_fields))
             | {"live": teardown.live_facts(judgement, state.teardown)}
@@ -306,12 +306,12 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         if record is None:
             problem = judgement.seen.account_problem or judgement.seen.note
             words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
-            return Seen(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
+            return ReadAnswer(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
-        problem = stop.deviation(box, state, record, judgement.seen)
-        if not problem and policy.is_stray(op, box, state.policy):
+        problem = run_or_stop.deviation(box, state, record, judgement.seen)
+        if not problem and policy_limits.is_stray(op, box, state.policy):
             problem = f"box {state.name}: its birth record names a policy that is not here; `pulumi up` mends that"
-        return Seen(inputs, now, (problem,) if problem else ())
+        return ReadAnswer(inputs, now, (problem,) if problem else ())
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box after a full check, stops or starts it as wanted, and waits until it is ready. A start costs
@@ -334,7 +334,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             store.write_clearance(old.native_id, None)
         elif new.approval is not None:
             op.progress("reading every file of the receipt again")
-            judgement = teardown.judge(box, old, new.approval, full=True, new=new)
+            judgement = teardown.judge_end(box, old, new.approval, full=True, new=new)
             if not judgement.verdict.allowed:
                 raise SweepstackError(
                     f"box {old.name} stays locked: {'; '.join(judgement.verdict.reasons)}. "
@@ -344,8 +344,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         price = old.price_per_hour if new.price_per_hour is None else new.price_per_hour
         state = BoxState.model_validate({**old.model_dump(), **new.model_dump(), "price_per_hour": price})
         box = box.about(BoxFacts.of(state))
-        if store is not None and (new.policy != old.policy or policy.is_stray(op, box, new.policy)):
-            policy.keep_birth(store, box, new.policy)
+        if store is not None and (new.policy != old.policy or policy_limits.is_stray(op, box, new.policy)):
+            policy_limits.keep_birth(store, box, new.policy)
         if store is not None and price != old.price_per_hour:
             keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
@@ -353,7 +353,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             need(box.platform, RentsSpot).change_bid(state.native_id, state.account, new.bid)
             op.info(f"box {state.name}: the bid is ${new.bid:.3f}/h now")
         try:
-            record = self._converged(op, box, state, told=bidding, woken=stop.woken(old, new))
+            record = self._converged(op, box, state, told=bidding, woken=run_or_stop.woken(old, new))
         except NoCapacity as error:
             if not bidding:
                 raise
@@ -490,7 +490,7 @@ def records_to_write(
     try:
         return box.store
     except EvidenceError as error:
-        if teardown.judge(box, state, approval, full=True).verdict.way != "abandoned":
+        if teardown.judge_end(box, state, approval, full=True).verdict.way != "abandoned":
             raise
         op.warn(f"box {state.name}: {error}. It was given up by name, so it may end without evidence")
         return None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sweepstack.billing.ledger import record_phase
-from sweepstack.core.lease import lease_seconds
+from sweepstack.core.lease_terms import lease_seconds
 from sweepstack.core.records import Birth, LedgerPhase
 from sweepstack.core.resources import BoxInputs, BoxState, PlaceFacts
 from sweepstack.evidence.store import EvidenceStore

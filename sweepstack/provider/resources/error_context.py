@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import bill_of
-from sweepstack.billing.unheld import unheld
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.billing.unlaunched import unheld
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import (
     EvidenceError,
     NotAuthorized,

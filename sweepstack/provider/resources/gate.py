@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sweepstack.core.resources import GateInputs, GateState
-from sweepstack.evidence.lazy import Evidence
-from sweepstack.provider.resources import host_address_change, policy, teardown
-from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, Seen
+from sweepstack.evidence.open_evidence import Evidence
+from sweepstack.provider.resources import host_address_change, policy_limits, teardown
+from sweepstack.provider.resources.base import Checked, Decision, Gone, Handler, ReadAnswer
 from sweepstack.provider.session import Operation
 
 
@@ -45,22 +45,22 @@ class GateHandler(Handler[GateInputs, GateState]):
         new, failures = host_address_change.written_out(old, new)
         if failures:
             return Checked(new, failures)
-        now = policy.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
+        now = policy_limits.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
         new = new.model_copy(update={"policy": now.copy})
         state = GateState(**new.model_dump())
-        judgement = teardown.judge(teardown.context_of(state), state, new.approval, full=False)
+        judgement = teardown.judge_end(teardown.context_of(state), state, new.approval, full=False)
         return Checked(new.model_copy(update={"clearance": teardown.clearance_of(judgement, new.approval)}))
 
     def create(self, op: Operation, inputs: GateInputs) -> tuple[str, GateState]:
         return f"{inputs.box}/gate", GateState(**inputs.model_dump())
 
-    def read(self, op: Operation, identifier: str, state: GateState) -> Seen[GateInputs, GateState] | Gone:
-        by_state = teardown.judge(teardown.context_of(state), state, state.approval, full=False)
+    def read(self, op: Operation, identifier: str, state: GateState) -> ReadAnswer[GateInputs, GateState] | Gone:
+        by_state = teardown.judge_end(teardown.context_of(state), state, state.approval, full=False)
         judgement = teardown.by_records(by_state, full=False)
         inputs = GateInputs.model_validate(
             state.model_dump() | {"live": teardown.live_facts(judgement, state.teardown)}
         )
-        return Seen(inputs, state)
+        return ReadAnswer(inputs, state)
 
     def update(self, op: Operation, identifier: str, old: GateState, new: GateInputs) -> GateState:
         return GateState(**new.model_dump())

@@ -9,8 +9,8 @@ import shlex
 from datetime import UTC, datetime
 
 from sweepstack.core.records import Birth
-from sweepstack.evidence.backend_lease import backend_name, folder_here, same, taken_over
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import backend_name, folder_here, same, taken_over
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError

@@ -12,17 +12,17 @@ from sweepstack.core.bucket_address import SCHEME, S3Address, evidence_uri
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import IdentityInputs, IdentityState
-from sweepstack.evidence.backend_lease import elsewhere_words, held_elsewhere, take_lease
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.publish import arrival_problem, succession_problem
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.onbox.common.box_layout import box_tag
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, StillCreating, SweepstackError, TeardownRefused
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.operations.observe import look_up, made_by, rented_at
-from sweepstack.provider.resources import before_renting, policy, teardown, volume, want_gone
-from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources import before_renting, policy_limits, teardown, volume, want_gone
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.create import never_rented
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
@@ -77,18 +77,18 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         Says why the file does not count, once for all resources."""
         place = evidence_of(op, new.pull_to)
         before = old.policy if old is not None else None
-        now = policy.bound(op, Evidence(place), before)
-        policy.seen_identity(op)
+        now = policy_limits.bound(op, Evidence(place), before)
+        policy_limits.seen_identity(op)
         for note in now.notes:
             op.warn(note)
         failures = [Failure("policy", now.file_problem)] if now.file_problem else []
-        if old is None and (why := policy.without_text(Evidence(place), now.copy)):
+        if old is None and (why := policy_limits.without_text(Evidence(place), now.copy)):
             failures.append(Failure("policy", why))
         for rule in now.rules:
             if old is None or old.pull_to != new.pull_to:
-                failures += policy.place_problems(rule, place, "pull_to")
+                failures += policy_limits.place_problems(rule, place, "pull_to")
             if old is not None and old.budget is not None:
-                failures += policy.budget_problems(rule, new.budget)
+                failures += policy_limits.budget_problems(rule, new.budget)
         return new.model_copy(update={"policy": now.copy}), failures
 
     def refusal(self, name: str, old: IdentityInputs, new: IdentityInputs) -> str:
@@ -134,7 +134,9 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
 
-    def read(self, op: Operation, identifier: str, state: IdentityState) -> Seen[IdentityInputs, IdentityState] | Gone:
+    def read(
+        self, op: Operation, identifier: str, state: IdentityState
+    ) -> ReadAnswer[IdentityInputs, IdentityState] | Gone:
         try:
             store = Evidence(state.evidence).store
             held = held_elsewhere(store)
@@ -143,7 +145,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
         inputs = IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields)))
-        return Seen(inputs, state)
+        return ReadAnswer(inputs, state)
 
     def update(self, op: Operation, identifier: str, old: IdentityState, new: IdentityInputs) -> IdentityState:
         """Clears the boxes that leave the program with this change; their deletes come later, and check again.

@@ -24,7 +24,7 @@ from sweepstack.provider.resources import teardown
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.close_box import StillBilled
-from sweepstack.teardown.host_shutdown import Handover, begun_before, keep_handover, kept_here, known_handover
+from sweepstack.teardown.handover_records import Handover, begun_before, keep_handover, kept_here, known_handover
 from sweepstack.teardown.refusal import waiting_cost
 
 GONE_SECONDS = 300.0
@@ -41,7 +41,7 @@ def emptied(op: Operation, box: BoxContext, state: BoxState) -> bool:
     known = known_handover(box)
     if known is None or known.verb != "destroy":
         return False
-    judgement = teardown.judge(box, state, state.approval, full=False)
+    judgement = teardown.judge_end(box, state, state.approval, full=False)
     if judgement.seen.existence is Existence.GONE:
         teardown.close(op, judgement)
         op.info(f"box {state.name} is gone: {judgement.seen.note}")

@@ -20,7 +20,7 @@ from sweepstack.billing.deadlines import contract_words
 from sweepstack.core.budget import Budget
 from sweepstack.core.paths import docs_page
 from sweepstack.core.resources import BoxInputs, Placed
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
 from sweepstack.onbox.common.xdg import cache_folder

@@ -26,7 +26,7 @@ from sweepstack.core.journal import Journal, could_not_stop, parse_journal, star
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.resources import QueueInputs, QueueState
 from sweepstack.core.workdir import NO_CODE, located
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.launch.entries import QueueDamaged, finished, held_words
 from sweepstack.launch.launch import FirstCellFailed, LaunchSpec, changed_cells, launch
 from sweepstack.launch.retries import write_down
@@ -45,15 +45,15 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.cell_moves import find, settle
-from sweepstack.operations.lease import on_box, renew_lease
+from sweepstack.operations.lease_renewal import on_box, renew_lease
 from sweepstack.operations.observe import observe, read_journal
 from sweepstack.operations.power import end_runner, lock_holders
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider import secrets
-from sweepstack.provider.resources import host_address_change, stop, teardown, versions
-from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources import code_mixing, host_address_change, run_or_stop, teardown
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.held_by_another import sign_box
-from sweepstack.provider.resources.policy import bound
+from sweepstack.provider.resources.policy_limits import bound
 from sweepstack.provider.session import Operation
 from sweepstack.provider.wire import holds_unknown
 from sweepstack.teardown.box_check import BoxEnding
@@ -112,8 +112,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 return Checked(new, [Failure("job", "the job's files can't be had here, and no cell can be started")])
             known = old.job.model_dump(include={"code", "workdir", "include"})
             new = new.model_copy(update={"job": new.job.model_copy(update=known)})
-        new = versions.with_code_kept(op, evidence, old, new)
-        completed, failures = versions.complete(evidence, old, new)
+        new = code_mixing.with_code_kept(op, evidence, old, new)
+        completed, failures = code_mixing.complete(evidence, old, new)
         seen = Observation(Existence.EXISTS, parse_journal(b""))
         if old is not None:
             seen = observe(_at(old))[0]
@@ -122,15 +122,15 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             completed = with_caches_kept(op, old, completed, seen)
         if seen.journal is None:
             return Checked(completed, failures)
-        standing = versions.code_versions(evidence, completed, seen.journal, new.retries)
-        failures += versions.refusal(
-            standing, completed, op.stack, partial(versions.changed_files, op, evidence, completed)
+        standing = code_mixing.code_versions(evidence, completed, seen.journal, new.retries)
+        failures += code_mixing.mixing_refusal(
+            standing, completed, op.stack, partial(code_mixing.changed_files, op, evidence, completed)
         )
-        failures += versions.unasked(evidence, completed, seen.journal)
-        failures += versions.refused_scripts(op, evidence, standing, completed)
-        failures += versions.unstartable(op, standing, old, completed)
+        failures += code_mixing.unasked(evidence, completed, seen.journal)
+        failures += code_mixing.refused_scripts(op, evidence, standing, completed)
+        failures += code_mixing.unstartable(op, standing, old, completed)
         failures += self._without_secrets(completed, seen.journal)
-        failures += refusals(op, old, completed) if old is not None else []
+        failures += worker_failures(op, old, completed) if old is not None else []
         if failures and (new.want == "stopped" or _is_cleared(completed, seen)):
             failures = []  # nothing is started there, so what would stop a start must not keep the box locked
         if old is None:
@@ -138,10 +138,10 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += _changed_cells(old, new, seen.journal, op.stack)
         if failures:
             return Checked(completed, failures)
-        cells = versions.comings_and_goings(old, completed, standing.kept, seen.journal)
+        cells = code_mixing.comings_and_goings(old, completed, standing.kept, seen.journal)
         if cells:
             op.info(f"queue of {new.box_name}: {cells}")
-        words = versions.change(standing, old, completed)
+        words = code_mixing.change(standing, old, completed)
         if words:
             op.info(f"queue of {new.box_name}: {words}")
             completed = completed.model_copy(update={"versions": words})
@@ -160,21 +160,23 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         except ValidationError:
             return []
         evidence = Evidence(inputs.evidence)
-        completed, failures = versions.complete(evidence, None, versions.with_code_kept(op, evidence, None, inputs))
-        standing = versions.code_versions(evidence, completed, None, inputs.retries)
-        failures += versions.refusal(
-            standing, completed, op.stack, partial(versions.changed_files, op, evidence, completed)
+        completed, failures = code_mixing.complete(
+            evidence, None, code_mixing.with_code_kept(op, evidence, None, inputs)
         )
-        failures += versions.unasked(evidence, completed, None)
-        failures += versions.refused_scripts(op, evidence, standing, completed)
-        failures += versions.unstartable(op, standing, None, completed)
-        failures += refusals(op, None, inputs)
+        standing = code_mixing.code_versions(evidence, completed, None, inputs.retries)
+        failures += code_mixing.mixing_refusal(
+            standing, completed, op.stack, partial(code_mixing.changed_files, op, evidence, completed)
+        )
+        failures += code_mixing.unasked(evidence, completed, None)
+        failures += code_mixing.refused_scripts(op, evidence, standing, completed)
+        failures += code_mixing.unstartable(op, standing, None, completed)
+        failures += worker_failures(op, None, inputs)
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
         """The failure if cells are to start, and their secrets are neither in this environment nor on the box."""
         names = set(new.job.secrets or ())
-        if not secrets.missing(names) or all(
+        if not secrets.unset_secrets(names) or all(
             finished(journal.cells.get(cell.name), _retry(new, cell.name)) for cell in new.cells
         ):
             return []
@@ -206,7 +208,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def _bring_up(self, op: Operation, state: QueueState) -> None:
         box = teardown.context_of(state)
-        judgement = teardown.judge(box, state, state.approval, full=False)
+        judgement = teardown.judge_end(box, state, state.approval, full=False)
         if judgement.verdict.allowed:
             # Cleared: cells launched now would not be in the receipt. A box that is given up needs no evidence.
             op.info(f"queue of {state.box_name}: the box is cleared, nothing more is started on it")
@@ -217,7 +219,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         given = store.launch(state.box_name, state.generation)
         if not state.cells and not state.dropped and (given is None or not given.cells):
             return
-        if not stop.start_again(op, box, state):
+        if not run_or_stop.start_again(op, box, state):
             return
         channel = box.channel()
         sign_box(op, channel, store, box=state.box_name, generation=state.generation)
@@ -255,7 +257,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         if done.waiting:
             op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
 
-    def read(self, op: Operation, identifier: str, state: QueueState) -> Seen[QueueInputs, QueueState] | Gone:
+    def read(self, op: Operation, identifier: str, state: QueueState) -> ReadAnswer[QueueInputs, QueueState] | Gone:
         """Unhealthy when cells wait and no runner is alive, so that the next `up` resumes them. Never Gone: when the
         box is gone, its delete still has to record what was lost."""
         inputs = QueueInputs.model_validate(state.model_dump(include=set(QueueInputs.model_fields)))
@@ -263,20 +265,20 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         seen, record = observe(box)
         if seen.existence is Existence.GONE:
             # Stays in the state: its delete, or its replacement, records what was lost.
-            return Seen(inputs, state)
+            return ReadAnswer(inputs, state)
         if seen.journal is None:
-            if seen.stopped and stop.rests_for_good(box, state):
-                return Seen(inputs, state)
+            if seen.stopped and run_or_stop.rests_for_good(box, state):
+                return ReadAnswer(inputs, state)
             # If the box itself can't be seen, its own read says why.
             why = "since its box can't be read" if record is None else seen.account_problem or seen.note
-            return Seen(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))
+            return ReadAnswer(inputs, state, (f"queue of {state.box_name}: unknown, {why}",))
         alarm = could_not_stop(seen.journal, datetime.now(UTC) + timedelta(seconds=seen.skew), None)
         if alarm and not seen.stopped:
             op.warn(f"ALARM  {state.box_name} {alarm}; sweepctl tend --stack {op.stack} --once stops it")
         if any(seen.journal.waits(cell.name) for cell in state.cells):
             op.warn(f"queue of {state.box_name}: {held_words(seen.journal)}")
         if record is not None and record.phase.at_rest and state.want == "stopped":
-            return Seen(inputs, state)
+            return ReadAnswer(inputs, state)
         workers = cache(lambda: _workers(box))  # asked once at most, and only where cells are left
         waiting = self._idle_cells(box, state, seen, workers)
         if waiting:
@@ -288,20 +290,20 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
                 words = f"queue of {state.box_name}: {wait} and {who}: {told}"
                 if not workers().get("lost") and workers().get("held", 0) >= min(len(waiting), asked):
                     op.warn(words)
-                    return Seen(inputs, state)  # an `up` would change nothing
+                    return ReadAnswer(inputs, state)  # an `up` would change nothing
                 words += "; `pulumi up` sees to that"
             if state.job.by_hand:
                 words = f"queue of {state.box_name}: {wait} for a session that you start by hand"
-            return Seen(inputs, state, (words,))
+            return ReadAnswer(inputs, state, (words,))
         if self._old_secrets(box, state, seen.journal):
             words = f"queue of {state.box_name}: job.secrets changed; `pulumi up` brings them to cells that start later"
-            return Seen(inputs, state, (words,))
+            return ReadAnswer(inputs, state, (words,))
         missing = self._unplaced_cells(box, state, seen)
         if missing:
             are, them = ("1 cell is", "it") if len(missing) == 1 else (f"{len(missing)} cells are", "them")
             words = f"queue of {state.box_name}: {are} in no queue yet; `pulumi up` brings {them} in"
-            return Seen(inputs, state, (words,))
-        return Seen(inputs, state)
+            return ReadAnswer(inputs, state, (words,))
+        return ReadAnswer(inputs, state)
 
     def _old_secrets(self, box: BoxContext, state: QueueState, journal: Journal) -> bool:
         """Whether the box holds other secrets than this environment, while cells are still to start."""
@@ -347,7 +349,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def _unplaced_cells(self, box: BoxContext, state: QueueState, seen: Observation) -> list[str]:
         """Cells that are to run here and that no box's queue has (a move was interrupted, or their box has ended)."""
-        missing = stop.waiting_for(box, state) if state.want == "running" else []
+        missing = run_or_stop.waiting_for(box, state) if state.want == "running" else []
         if missing and may_end(BoxEnding(box, state.approval, seen), full=False).allowed:
             return []
         return missing
@@ -390,8 +392,8 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal, stack: 
         failures.append(
             Failure(
                 "cells",
-                f"{versions.named(changed)} started with another config, and a started cell's config can't change. "
-                "Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
+                f"{code_mixing.first_names(changed)} started with another config, and a started cell's config can't "
+                "change. Give the changed cell a new name (cells.add), and take the old one out with cells.drop",
             )
         )
     named = {cell.name for cell in new.cells} | set(new.dropped) | set(new.others)
@@ -402,8 +404,8 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal, stack: 
         failures.append(
             Failure(
                 "cells",
-                f"{versions.named(left_out)} {have} started: put {them} back into the stack file. Next, to stop "
-                f'{them}: sweepctl drop {drop} --reason "…" --stack {stack}, and pulumi up',
+                f"{code_mixing.first_names(left_out)} {have} started: put {them} back into the stack file. Next, to "
+                f'stop {them}: sweepctl drop {drop} --reason "…" --stack {stack}, and pulumi up',
             )
         )
     return failures
@@ -526,7 +528,7 @@ def _move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel
         op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
 
 
-def refusals(op: Operation, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
+def worker_failures(op: Operation, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
     """Why the cluster would not run the workers that `new` asks for; empty when it would, when nothing about them
     changed, and when it can't be asked now: then a line says so, and the update asks again."""
     asked = new.job.scheduler

@@ -19,7 +19,7 @@ from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Birth, Loss, Teardown
 from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.evidence import box_logs
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.common.units import spell_rate
@@ -28,12 +28,12 @@ from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import may_hold, read_state
-from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext, BoxFacts, in_entry
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import close_books, close_gone, lost_with, note_end
-from sweepstack.teardown.host_shutdown import known_handover
+from sweepstack.teardown.handover_records import known_handover
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
 COSTS_SECONDS = 10.0
@@ -80,7 +80,7 @@ def birth_of(box: BoxContext) -> Birth | None:
         return None
 
 
-def judge(
+def judge_end(
     box: BoxContext,
     state: BoxState | QueueState | GateState,
     approval: Approval | None,
@@ -128,7 +128,7 @@ def require_allowed(op: Operation, box: BoxContext, state: BoxState | QueueState
             box = box.about(replace(box.facts, policies=policies_of_state(op)))
         except SweepstackError as error:
             unread = error
-    judgement = by_records(judge(box, state, state.approval, full=True), full=True)
+    judgement = by_records(judge_end(box, state, state.approval, full=True), full=True)
     if unread is not None and judgement.verdict.way not in (None, "gone", "emptied"):  # these two need no policy
         raise unread
     if not judgement.verdict.allowed:
@@ -226,7 +226,7 @@ def by_records(judgement: Judgement, *, full: bool) -> Judgement:
     For a box of the state that the program can't reach any more (taken out of it, or renamed), and for a box that was
     given up where the program can't be run any more.
     """
-    for recorded in on_record(judgement.box):
+    for recorded in recorded_approvals(judgement.box):
         if judgement.verdict.allowed:
             break
         if recorded != judgement.approval:

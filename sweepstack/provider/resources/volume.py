@@ -19,7 +19,7 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
 from sweepstack.core.resources import VolumeInputs, VolumeState
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of, volume_tag
 from sweepstack.onbox.common.errors import (
@@ -38,14 +38,14 @@ from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,
     VolumeVerdict,
+    end_refusal,
     find_kept,
     observe_volume,
-    refusal,
 )
-from sweepstack.operations.volumes.records import VERB, Mounting, Survey, recorded, survey, write_mounting
+from sweepstack.operations.volumes.mounting_sweeps import VERB, Mounting, Survey, recorded, survey, write_mounting
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.provider.resources import held_by_another, policy
-from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, Seen
+from sweepstack.provider.resources import held_by_another, policy_limits
+from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.error_context import became
 from sweepstack.provider.resources.teardown import policies_of_state
 from sweepstack.provider.resources.want_gone import for_this_change
@@ -91,9 +91,9 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def check(self, op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> Checked[VolumeInputs]:
         """Says what it costs, and writes `clearance`. Refuses to shrink it."""
-        binds = policy.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
+        binds = policy_limits.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
         new = new.model_copy(update={"policy": binds.copy})
-        failures = policy.volume_problems(binds, new.model_dump(mode="json")) if old is None else []
+        failures = policy_limits.volume_problems(binds, new.model_dump(mode="json")) if old is None else []
         if new.guarded:
             if new.clearance is not None:
                 new = new.model_copy(update={"clearance": None})
@@ -102,8 +102,8 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return Checked(new, [*failures, *say(op, new.model_dump(), new=old is None)])
 
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
-        binds = policy.bound(op, None, None) if not old else policy.Bound()
-        return [*policy.volume_problems(binds, new), *say(op, new, new=not old)]
+        binds = policy_limits.bound(op, None, None) if not old else policy_limits.Bound()
+        return [*policy_limits.volume_problems(binds, new), *say(op, new, new=not old)]
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
         platform = load_platform(inputs.adapter)
@@ -113,7 +113,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             record = find_kept(platform, inputs.name)
             register(op, inputs, record)
         else:
-            policy.require_volume(op, Evidence(inputs.evidence), inputs)
+            policy_limits.require_volume(op, Evidence(inputs.evidence), inputs)
             record = self._ensured(platform, inputs)
             if not record.created:
                 op.info(f"volume {inputs.name} was there already ({record.location}): adopted with what is on it")
@@ -124,19 +124,19 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         tag, able = volume_tag(inputs.identity, inputs.name), with_volumes(platform)
         return able.ensure_volume(tag, inputs.name, size_gb=inputs.size_gb, region=inputs.region or "")
 
-    def read(self, op: Operation, identifier: str, state: VolumeState) -> Seen[VolumeInputs, VolumeState] | Gone:
+    def read(self, op: Operation, identifier: str, state: VolumeState) -> ReadAnswer[VolumeInputs, VolumeState] | Gone:
         inputs = VolumeInputs.model_validate(state.model_dump(include=set(VolumeInputs.model_fields)))
         try:
             record = need(load_platform(state.adapter), HasVolumes).get_volume(state.native_id)
         except PlatformError as error:
-            return Seen(inputs, state, (f"volume {state.name}: unknown, {error}",))
+            return ReadAnswer(inputs, state, (f"volume {state.name}: unknown, {error}",))
         if record is None:
             op.warn(f"volume {state.name} ({state.native_id}) is gone, with all that was on it")
             return Gone()
         now = state.model_copy(update=seen_of(record, inputs))
         if state.guarded:
             inputs = inputs.model_copy(update={"live": live_facts(op, context_of(now), now)})
-        return Seen(inputs, now)
+        return ReadAnswer(inputs, now)
 
     def update(self, op: Operation, identifier: str, old: VolumeState, new: VolumeInputs) -> VolumeState:
         """Grows the volume if more is wanted, which costs more. Raises SweepstackError if the platform did not grow
@@ -157,7 +157,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def delete(self, op: Operation, identifier: str, state: VolumeState) -> None:
         if state.guarded:
-            end(op, context_of(state), state)
+            end_volume(op, context_of(state), state)
             return
         if state.kept:
             where = f"{state.location}. The stack that keeps it ends it"
@@ -376,7 +376,7 @@ def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> dict
     }
 
 
-def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
+def end_volume(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
     """Asks the check, deletes the volume, and returns only when the platform proves that it is gone. Blocks.
 
     Raises TeardownRefused, and then nothing was deleted; NotYetGone if it may still bill.
@@ -393,7 +393,7 @@ def end(op: Operation, volume: VolumeContext, state: VolumeState) -> None:
             if by_record.allowed or state.approval is None:  # else why the state's does not count is told
                 verdict = by_record
     if not verdict.allowed:
-        raise TeardownRefused(refusal(volume.facts, verdict, stack=op.stack))
+        raise TeardownRefused(end_refusal(volume.facts, verdict, stack=op.stack))
     if verdict.way == "gone":
         return
     problem = _delete(op, volume, state)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
 from sweepstack.core.resources import BoxInputs
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.operations.observe import made_by, observe, rented_at
 from sweepstack.provider.resources.teardown import Judgement
@@ -114,7 +114,7 @@ def for_this_change(approval: Approval) -> Approval:
     return approval.model_copy(update={"expires": min(approval.expires, soon)})
 
 
-def refusal(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
+def why_others_come_first(op: Operation, inputs: BoxInputs, evidence: Evidence) -> str:
     """Why this box is not rented now; "" if no other box is in the way. Asks the platform about those boxes only.
 
     A box with `want: gone` counts as named: its end was asked for, and its cells move to the boxes that stay.

@@ -22,7 +22,7 @@ from sweepstack.config.project import project_name
 from sweepstack.core import schema
 from sweepstack.core.box_end import StopFacts, TeardownFacts
 from sweepstack.core.budget import Budget
-from sweepstack.core.lease import NONE
+from sweepstack.core.lease_terms import NONE
 from sweepstack.core.records import Approval, Record
 from sweepstack.core.resources import BoxState, GateState, IdentityState, QueueState, VolumeState
 from sweepstack.onbox.agent.channel import Channel
@@ -190,7 +190,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             urn = str(resource.get("urn", ""))
             known = schema.entry(resource) | {"urn": urn, "policies": policies}
             known["to_delete"] = bool(resource.get("delete", False))
-            if why := schema.newer(known.get(schema.KEY)):
+            if why := schema.why_too_new(known.get(schema.KEY)):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             entry, why = _read(model, known)
             found += [entry] if entry else []

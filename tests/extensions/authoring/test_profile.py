@@ -123,7 +123,7 @@ def test_mirrors_are_held_against_the_vendor_by_the_same_route() -> None:
     assert asked["pip"] == ["https://pypi.org/simple/numpy/", "https://pypi.tuna.tsinghua.edu.cn/simple/numpy/"]
 
     def verdict(vendor: float | None, mirror: float | None) -> tuple[str, str]:
-        answers = box_answers.judge(profile, {"speeds": {"pip": [vendor, mirror]}}, None)
+        answers = box_answers.compare_with_profile(profile, {"speeds": {"pip": [vendor, mirror]}}, None)
         (one,) = [answer for answer in answers if answer.says.startswith("pip goes to")]
         return one.verdict, one.box
 

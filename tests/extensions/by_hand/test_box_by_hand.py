@@ -20,12 +20,12 @@ from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
 from sweepstack.core.resources import BoxState
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.strays.accounts import findings_in
-from sweepstack.operations.strays.known import Known
-from sweepstack.operations.strays.sweep import search, with_forgotten
+from sweepstack.operations.strays.beside_sweep import search, with_forgotten
+from sweepstack.operations.strays.known_states import KnownStates
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
@@ -160,7 +160,7 @@ def test_one_whose_state_is_lost_too_is_given_up_by_its_record(
         BOX.create(hand.op(), hand.box_inputs())
     with pytest.raises(TeardownRefused, match=re.escape(way)):
         IDENTITY.delete(hand.op("Identity", "identity"), hand.identity.identity, hand.identity)
-    known = Known(births={"sweep-t": hand.store.births()})
+    known = KnownStates(births={"sweep-t": hand.store.births()})
     assert findings_in(hand.adapter(), load_platform(hand.adapter()), known) == []
     assert way in known.problems[0]
 

@@ -450,8 +450,8 @@ def test_what_status_says_yes_to_and_a_person_must_know(seen: dict[str, Any], co
 
 def test_the_issue_names_each_look_and_no_fence_ends_early() -> None:
     looks = [
-        nightly.Look("sweepctl audit", NO, "box x\n````\n# not a title"),
-        nightly.Look("sweepctl doctor", YES, "ok"),
+        nightly.CheckOutcome("sweepctl audit", NO, "box x\n````\n# not a title"),
+        nightly.CheckOutcome("sweepctl doctor", YES, "ok"),
     ]
     text = nightly.issue_text(looks, "https://x")
     assert "1 of 2 looks" in text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.config.policy import read
+from sweepstack.config.policy import parse_policy
 from sweepstack.core.policy_text import NONE, PolicyText, written
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
@@ -20,7 +20,7 @@ from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding
 from sweepstack.teardown.policy_in_force import FROM, TO, in_state, missing_consent
-from sweepstack.teardown.policy_order import weaker
+from sweepstack.teardown.policy_strictness import weaker
 from sweepstack.teardown.revocation import write_revocation
 from sweepstack.teardown.stop_check import STOP, AtRisk, StopEnding, stop_facts
 from tests.extensions.signing.test_signatures import Person, sweep_name
@@ -139,8 +139,8 @@ def test_a_signer_who_was_taken_out_of_the_list_signs_no_more(two: Situation, ke
     assert sign(two, keys, "eve").ask().allowed
     old = PolicyText(text=TWO, signers=signers)
     new = PolicyText(text=TWO.replace("[ana, ben, eve]", "[ana, ben]"), signers=lines(keys, "ana", "ben"))
-    assert weaker(read(old), read(new)) == []
-    assert weaker(read(new), read(old))
+    assert weaker(parse_policy(old), parse_policy(new)) == []
+    assert weaker(parse_policy(new), parse_policy(old))
     two.state(policies=(written(new),))
     verdict = two.ask()
     assert not verdict.allowed
@@ -152,7 +152,7 @@ def test_a_list_that_was_replaced_is_weaker(keys: Keys, signers: str) -> None:
     mine = lines(keys, "ben", "eve") + keys["mallory"].line.replace("mallory ", "ana ", 1)
     old, new = PolicyText(text=TWO, signers=signers), PolicyText(text=TWO, signers=mine)
     assert missing_consent(in_state([written(old)]), new, None, IDENTITY)
-    assert weaker(read(old), read(new))
+    assert weaker(parse_policy(old), parse_policy(new))
 
 
 def test_the_person_who_gives_it_now_signs_it_afterwards(two: Situation, keys: Keys, signers: str) -> None:

@@ -19,7 +19,7 @@ from sweepstack.extensions.signing import sshsig
 from sweepstack.onbox.common.errors import NotAuthorized
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.teardown.revocation import approval_digest
-from sweepstack.teardown.signatures import NAMESPACE, document, signed_words, verified_signers
+from sweepstack.teardown.signatures import NAMESPACE, signed_document, signed_words, verified_signers
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import NOW, Situation
 
@@ -41,7 +41,7 @@ class Person:
         return Signature(
             principal=who,
             sweep=sweep,
-            signature=sshsig.sign(document(approval, who, sweep), str(self.key), namespace),
+            signature=sshsig.sign(signed_document(approval, who, sweep), str(self.key), namespace),
         )
 
 
@@ -246,7 +246,7 @@ def agent(ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_a_key_of_an_agent_signs(situation: Situation, ann: Person, agent: Path) -> None:
     for key in (str(agent), agent.read_text(), "key::" + agent.read_text().strip()):
         approval, sweep = given(situation), sweep_name(situation)
-        text = sshsig.sign(document(approval, ann.name, sweep), key, NAMESPACE)
+        text = sshsig.sign(signed_document(approval, ann.name, sweep), key, NAMESPACE)
         one = Signature(principal=ann.name, sweep=sweep, signature=text)
         assert not why(situation, approval.model_copy(update={"signatures": (one,)}), ann.line)
 

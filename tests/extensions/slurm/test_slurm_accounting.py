@@ -65,7 +65,7 @@ class Site:
         record.parent.mkdir(parents=True)
         record.write_text(json.dumps({"host": host}))
 
-    def look(self, *listed: Task, sacct: Accounting | None = None) -> list[endings.Ending]:
+    def look(self, *listed: Task, sacct: Accounting | None = None) -> list[endings.TaskEnd]:
         return endings.endings_of(BOX, self.home, listed, standing.ends(self.home), sacct or Accounting())
 
 

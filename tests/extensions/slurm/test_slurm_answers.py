@@ -23,7 +23,7 @@ from sweepstack.extensions.slurm.onbox import (
     worker_state,
 )
 from sweepstack.extensions.slurm.onbox.cluster import Cluster, Nodes, Partition
-from sweepstack.extensions.slurm.onbox.request import Asked
+from sweepstack.extensions.slurm.onbox.request import WorkerRequest
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.common.nodes import ALLOCATION, Allocation
 from sweepstack.teardown.unclaimed import _OURS
@@ -294,17 +294,19 @@ def test_no_limit_is_none_and_nonsense_is_refused() -> None:
     ],
 )
 def test_what_the_cluster_does_not_have_is_refused(facts: dict[str, object], said: str) -> None:
-    assert said in "\n".join(request.refusals(Asked.of(facts), LAB))
+    assert said in "\n".join(request.cluster_refusals(WorkerRequest.of(facts), LAB))
 
 
 def test_what_it_has_is_spelled_for_sbatch() -> None:
-    asked = Asked.of({"gpus": 2, "gpu_names": ["A100"], "memory_bytes": 4 << 30, "wall_seconds": 3600, "cpu": 4})
-    assert request.refusals(asked, LAB) == []
+    asked = WorkerRequest.of(
+        {"gpus": 2, "gpu_names": ["A100"], "memory_bytes": 4 << 30, "wall_seconds": 3600, "cpu": 4}
+    )
+    assert request.cluster_refusals(asked, LAB) == []
     said = request.options(asked, LAB)
     assert {"--gres=gpu:a100:2", "--mem=4096M", "--time=60", "--cpus-per-task=4", "--requeue"} <= set(said)
     assert f"--signal=B:USR1@{asked.lead}" in said
     assert {"--nodes=1", "--ntasks=1"} <= set(said)
-    several = request.options(Asked.of({"nodes": 2}), LAB)
+    several = request.options(WorkerRequest.of({"nodes": 2}), LAB)
     assert {"--nodes=2", "--ntasks-per-node=1", "--no-kill"} <= set(several), (
         "a lost node does not take the worker along"
     )
@@ -322,7 +324,7 @@ def test_an_option_of_the_site_can_not_take_the_place_of_one_of_ours(
 
     monkeypatch.setattr(commands, "send", tell)
     monkeypatch.setattr(queue, "tasks", lambda _: [])
-    asked = Asked.of({"gpus": 1, "qos": "q", "sbatch": ["--exclude=n3", "--comment"]})
+    asked = WorkerRequest.of({"gpus": 1, "qos": "q", "sbatch": ["--exclude=n3", "--comment"]})
     jobs.submit("slurm-x", tmp_path, asked, LAB, 1, "/py", "/pilot", "runner")
     assert request.dry_run(asked, LAB) == ""
     submitted, tried = lines
@@ -330,7 +332,7 @@ def test_an_option_of_the_site_can_not_take_the_place_of_one_of_ours(
         rest = words[words.index("--comment") + 2 :]
         assert words.index("--exclude=n3") < words.index("--comment")
         assert {"--requeue", "--nodes=1", "--open-mode=append", "--qos=q"} <= set(rest)
-    several = request.options(Asked.of({"nodes": 2, "memory_bytes": 1 << 30, "wall_seconds": 9999}), LAB)
+    several = request.options(WorkerRequest.of({"nodes": 2, "memory_bytes": 1 << 30, "wall_seconds": 9999}), LAB)
     ours = {word[2:].partition("=")[0] for word in (*submitted, *tried, *several) if word.startswith("--")}
     assert ours - {"exclude", "comment"} <= set(OWNED)
 
@@ -366,7 +368,7 @@ def test_workers_beyond_what_may_be_submitted_now_are_no_refusal(
 
     monkeypatch.setattr(commands, "_run", run)
     monkeypatch.setattr(queue, "tasks", lambda _: [])
-    asked = Asked.of({"workers": 4})
+    asked = WorkerRequest.of({"workers": 4})
     said = request.dry_run(asked, LAB)
     assert refused in said
     assert bool(said) is bool(refused)

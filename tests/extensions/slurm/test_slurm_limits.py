@@ -8,7 +8,7 @@ import pytest
 
 from sweepstack.extensions.slurm.onbox import cluster, commands, jobs, limits
 from sweepstack.extensions.slurm.onbox.cluster import Cluster, Partition
-from sweepstack.extensions.slurm.onbox.request import Asked
+from sweepstack.extensions.slurm.onbox.request import WorkerRequest
 from sweepstack.onbox.common.errors import Unreachable
 
 MAIN = Partition("main", True, True, None, None)
@@ -39,24 +39,24 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 @pytest.mark.parametrize(
     ("asked", "left"),
     [
-        (Asked(account="physics"), 1),  # 3, less what the account has in the partition
-        (Asked(account="Physics"), 1),
-        (Asked(), 1),  # the default account
-        (Asked(account="chem"), None),
-        (Asked(account="biology"), None),
-        (Asked(account="physics", qos="long"), 4),  # before the account's own limit
-        (Asked(account="physics", qos="debug"), 1),
-        (Asked(account="chem", partition="short"), 3),  # the partition's own QOS
-        (Asked(account="physics", partition="short", qos="over"), 6),
-        (Asked(account="physics", partition="short", qos="debug"), 3),
+        (WorkerRequest(account="physics"), 1),  # 3, less what the account has in the partition
+        (WorkerRequest(account="Physics"), 1),
+        (WorkerRequest(), 1),  # the default account
+        (WorkerRequest(account="chem"), None),
+        (WorkerRequest(account="biology"), None),
+        (WorkerRequest(account="physics", qos="long"), 4),  # before the account's own limit
+        (WorkerRequest(account="physics", qos="debug"), 1),
+        (WorkerRequest(account="chem", partition="short"), 3),  # the partition's own QOS
+        (WorkerRequest(account="physics", partition="short", qos="over"), 6),
+        (WorkerRequest(account="physics", partition="short", qos="debug"), 3),
     ],
 )
-def test_the_limit_that_holds_is_the_one_of_slurm(site: Site, asked: Asked, left: int | None) -> None:
+def test_the_limit_that_holds_is_the_one_of_slurm(site: Site, asked: WorkerRequest, left: int | None) -> None:
     assert limits.room_left(asked, LAB) == left
 
 
 def test_other_clusters_of_the_database_have_other_limits(site: Site) -> None:
-    limits.room_left(Asked(), LAB)
+    limits.room_left(WorkerRequest(), LAB)
     assert ["cluster=lab" in words for words in site.asked if {"assoc", "user"} & set(words)] == [True, True]
 
 
@@ -66,33 +66,33 @@ def test_other_clusters_of_the_database_have_other_limits(site: Site) -> None:
 )
 def test_the_qos_of_a_job_that_names_none(site: Site, usual: str, left: int | None) -> None:
     site.accounts = f"physics|{usual}\n"
-    assert limits.room_left(Asked(), LAB) == left
+    assert limits.room_left(WorkerRequest(), LAB) == left
 
 
 @pytest.mark.parametrize("usual", ["", "\n"])
 def test_a_default_account_that_is_not_known_is_none(site: Site, usual: str) -> None:
     site.usual = usual
-    assert limits.room_left(Asked(), LAB) is None
+    assert limits.room_left(WorkerRequest(), LAB) is None
 
 
 def test_a_limit_of_the_partition_for_the_account_comes_first(site: Site) -> None:
     site.qos = "normal||\n"
     site.queue = "physics|normal|short\nphysics|normal|main\nphysics|normal|main\n"
-    assert limits.room_left(Asked(account="physics", partition="short"), LAB) == 1
+    assert limits.room_left(WorkerRequest(account="physics", partition="short"), LAB) == 1
 
 
 @pytest.mark.parametrize("odd", ["what is this", "normal||many"])
 def test_an_answer_that_does_not_read_leaves_it_to_sbatch(site: Site, odd: str) -> None:
     site.qos = odd
     with pytest.raises(Unreachable):
-        limits.room_left(Asked(), LAB)
-    assert jobs.allowed(Asked(), LAB, 9) == 9
+        limits.room_left(WorkerRequest(), LAB)
+    assert jobs.allowed(WorkerRequest(), LAB, 9) == 9
 
 
 def test_nothing_is_asked_where_no_limit_is_kept(site: Site) -> None:
-    assert jobs.allowed(Asked(), replace(LAB, limits=False), 9) == 9
+    assert jobs.allowed(WorkerRequest(), replace(LAB, limits=False), 9) == 9
     assert site.asked == []
-    assert jobs.allowed(Asked(), LAB, 9) == 1
+    assert jobs.allowed(WorkerRequest(), LAB, 9) == 1
 
 
 @pytest.mark.parametrize(

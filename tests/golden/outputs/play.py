@@ -38,7 +38,7 @@ LATER = (
     "rich.text",
     "rich._unicode_data._versions",
     "sweepstack.channel.ssh.channel",
-    "sweepstack.cli.commands.status.next",
+    "sweepstack.cli.commands.status.phase",
     "sweepstack.cli.commands.status.probe",
     "sweepstack.cli.commands.status.sweep",
     "sweepstack.cli.sources",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sweepstack.billing.budget import Use
+from sweepstack.billing.budget import BudgetUse
 from sweepstack.billing.forecast import forecast, hours_left, lasts, preview_line, sealed_bytes
 from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import CellProgress, Journal
@@ -34,8 +34,8 @@ def outlook(**known: object) -> Outlook:
     return Outlook.model_validate({"boxes": 1, "slots": 1, "price_per_hour": 2.0, "cells": 4} | known)
 
 
-def use(usd: float = 10.0, hours: float = 5.0, **limits: float) -> Use:
-    return Use(Budget.model_validate(limits or {"usd": 60}), usd, hours)
+def use(usd: float = 10.0, hours: float = 5.0, **limits: float) -> BudgetUse:
+    return BudgetUse(Budget.model_validate(limits or {"usd": 60}), usd, hours)
 
 
 def test_the_rest_by_the_median_of_what_is_sealed() -> None:
@@ -104,11 +104,11 @@ def test_the_line_of_a_preview() -> None:
     warns, line = preview_line(Budget(usd=12), use(usd=10, hours=5), fine, outlook())
     assert warns
     assert "MORE THAN THE BUDGET" in line
-    used = Use(Budget(usd=10), 10.0, 5.0)
+    used = BudgetUse(Budget(usd=10), 10.0, 5.0)
     warns, line = preview_line(Budget(usd=10), used, forecast(used, hours_left=0, boxes=1, per_hour=2.0), outlook())
     assert warns
     assert "nothing more is rented; what runs goes on" in line
-    unknown = Use(Budget(usd=60), 10.0, 5.0, ("box a has no price on record",))
+    unknown = BudgetUse(Budget(usd=60), 10.0, 5.0, ("box a has no price on record",))
     warns, line = preview_line(Budget(usd=60), unknown, fine, outlook())
     assert warns
     assert "at least $10.00" in line

@@ -7,25 +7,25 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sweepstack.billing.balance import Left, Runway, hours_to_carry, refusal
+from sweepstack.billing.balance import BalanceLeft, Runway, balance_refusal, hours_to_carry
 
 NOW = datetime(2026, 11, 23, 13, 28, tzinfo=UTC)
 
 
 def runway(usd: float | None = 5.2, rate: float = 1.0, needed: float | None = None, **known: object) -> Runway:
-    return Runway(Left("acme", usd, **{"prepaid": True, "per_hour": rate, **known}), rate, NOW, needed)  # type: ignore[arg-type]
+    return Runway(BalanceLeft("acme", usd, **{"prepaid": True, "per_hour": rate, **known}), rate, NOW, needed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("left", "boxes", "volumes", "rate"),
     [
-        (Left("acme", 9.0), 0.5, 0.1, 0.6),  # the platform does not say: what is known here
-        (Left("acme", 9.0, per_hour=2.0), 0.5, 0.1, 2.1),  # other people's boxes, and our volumes
-        (Left("acme", 9.0, per_hour=2.0, volumes=True), 0.5, 0.1, 2.0),
-        (Left("acme", 9.0, per_hour=0.2, volumes=True), 0.5, 0.1, 0.6),  # its figure is a moment old
+        (BalanceLeft("acme", 9.0), 0.5, 0.1, 0.6),  # the platform does not say: what is known here
+        (BalanceLeft("acme", 9.0, per_hour=2.0), 0.5, 0.1, 2.1),  # other people's boxes, and our volumes
+        (BalanceLeft("acme", 9.0, per_hour=2.0, volumes=True), 0.5, 0.1, 2.0),
+        (BalanceLeft("acme", 9.0, per_hour=0.2, volumes=True), 0.5, 0.1, 0.6),  # its figure is a moment old
     ],
 )
-def test_everything_on_the_account_counts(left: Left, boxes: float, volumes: float, rate: float) -> None:
+def test_everything_on_the_account_counts(left: BalanceLeft, boxes: float, volumes: float, rate: float) -> None:
     assert left.rate(boxes, volumes) == pytest.approx(rate)
 
 
@@ -80,7 +80,7 @@ def test_the_margin() -> None:
 
 
 def test_what_the_balance_does_not_carry_is_refused_with_the_figures() -> None:
-    said = refusal(runway(6.9, needed=5.0), ["box-0", "box-1"], 0.4, stack="sweep-a")
+    said = balance_refusal(runway(6.9, needed=5.0), ["box-0", "box-1"], 0.4, stack="sweep-a")
     assert (
         "boxes box-0, box-1: not rented, since the balance does not carry them: $6.90 left at acme lasts 6.9 h" in said
     )
@@ -103,8 +103,8 @@ def test_what_the_balance_does_not_carry_is_refused_with_the_figures() -> None:
     ],
 )
 def test_what_is_carried_or_not_known_is_not_refused(fine: Runway) -> None:
-    assert refusal(fine, ["box-0"], 0.4, stack="sweep-a") == ""
+    assert balance_refusal(fine, ["box-0"], 0.4, stack="sweep-a") == ""
 
 
 def test_nothing_measured_yet_is_refused_only_below_the_margin() -> None:
-    assert "1.0 h are needed (nothing measured yet, and 1 h)" in refusal(runway(0.9), ["b"], 1.0, stack="s")
+    assert "1.0 h are needed (nothing measured yet, and 1 h)" in balance_refusal(runway(0.9), ["b"], 1.0, stack="s")

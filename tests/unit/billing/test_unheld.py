@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.billing.unheld import unheld
+from sweepstack.billing.unlaunched import unheld
 from sweepstack.core.records import Birth, Launch
 from sweepstack.evidence.store import EvidenceStore
 

@@ -119,13 +119,13 @@ def test_too_many_to_look_for_are_asked_for(
 ) -> None:
     answers = prefetch.Answers()
     question = prefetch.newest("data/cells", "out/curve", 5)
-    answers.keep([question], [prefetch.Answer(b"", {"tails": {}, "others": None})])
+    answers.keep([question], [prefetch.PrefetchedAnswer(b"", {"tails": {}, "others": None})])
     assert answers.take_tails(["data/cells/a/1/out/curve"], 5) == ({}, ["data/cells/a/1/out/curve"])
-    answers.keep([question], [prefetch.Answer(b"", {"tails": {}, "others": []})])
+    answers.keep([question], [prefetch.PrefetchedAnswer(b"", {"tails": {}, "others": []})])
     assert answers.take_tails(["data/cells/a/1/out/curve"], 5) == ({}, [])
     for nonsense in (None, {}, {"tails": 1, "others": []}, {"tails": {}, "others": 5}):
         with pytest.raises(Unreachable):
-            answers.keep([question], [prefetch.Answer(b"", nonsense)])
+            answers.keep([question], [prefetch.PrefetchedAnswer(b"", nonsense)])
 
 
 def test_a_link_is_not_followed_among_the_newest(channel: SshChannel, ssh_world: SshWorld, asked: list[str]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.channel import SshChannel

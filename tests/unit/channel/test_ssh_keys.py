@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel import host_keys
-from sweepstack.channel.host_keys import HostKeyChanged, Pin
+from sweepstack.channel import pinned_keys
+from sweepstack.channel.pinned_keys import HostKeyChanged, Pin
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import NotAuthorized
@@ -127,9 +127,9 @@ def test_the_first_key_is_kept_and_no_other_taken(tmp_path: Path) -> None:
 
 def test_pins_lie_in_the_persons_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert host_keys.default_folder() == tmp_path / "sweepstack" / "host-keys"
+    assert pinned_keys.default_folder() == tmp_path / "sweepstack" / "host-keys"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert host_keys.default_folder().is_absolute()
+    assert pinned_keys.default_folder().is_absolute()
 
 
 def test_a_variable_that_holds_the_key_itself_is_told_and_not_shown(env: dict[str, str]) -> None:

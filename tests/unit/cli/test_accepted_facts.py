@@ -9,7 +9,7 @@ import pytest
 from sweepstack.cli import accepted_facts
 from sweepstack.config.override import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import dated_facts, dates
 from tests.unit.cli.support import STACK, World
 
 LATER = date(2027, 6, 2)
@@ -19,7 +19,7 @@ LATER = date(2027, 6, 2)
 @pytest.fixture
 def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A verified sweep on a platform that a vendor could have changed, whose facts were checked seven months ago."""
-    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dated_facts, "_OUR_OWN", ())
     monkeypatch.setattr(dates, "today", lambda: LATER)
     return world
 
@@ -72,7 +72,7 @@ def test_what_was_approved_is_not_locked_by_a_fact_that_grows_old(
 ) -> None:
     *_, receipt = world.verified()
     assert world.run("approve", receipt).code == 0
-    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dated_facts, "_OUR_OWN", ())
     monkeypatch.setattr(dates, "today", lambda: LATER)
     world.up()
     assert [gate["state"] for gate in world.run("status", "--json").json["gates"]] == ["cleared", "cleared"]
@@ -108,7 +108,7 @@ def test_a_name_that_is_not_needed_is_refused(old: World, name: str, said: str) 
 
 
 def test_a_fresh_fact_is_not_accepted_by_habit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "_OUR_OWN", ())
+    monkeypatch.setattr(dated_facts, "_OUR_OWN", ())
     monkeypatch.setattr(dates, "today", lambda: date(2026, 11, 23))
     *_, receipt = world.verified()
     refused = world.run("give-up", receipt, "fact/local.verbs")

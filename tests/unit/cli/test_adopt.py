@@ -12,10 +12,10 @@ import pytest
 
 from sweepstack.core import this_host
 from sweepstack.core.records import Lease
-from sweepstack.evidence.backend_lease import TAKEOVERS, Takeovers, held_elsewhere, named
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import TAKEOVERS, Takeovers, held_elsewhere, name_of_backend
 from sweepstack.onbox.common.errors import EvidenceElsewhere
-from sweepstack.operations.strays.held import ask_backend
+from sweepstack.operations.strays.other_backends import ask_backend
 from sweepstack.status.engine.state import StackMissing
 from tests.unit.cli.support import STACK, World
 
@@ -28,7 +28,7 @@ def backend(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     url = f"file://{world.engine}/state"
     world.on("whoami", f"""echo '{{"url": "{url}"}}'""")
     monkeypatch.setenv("PULUMI_BACKEND_URL", url)
-    return named(url)
+    return name_of_backend(url)
 
 
 def held(world: World, backend: str) -> None:
@@ -95,7 +95,7 @@ def test_a_backend_on_a_disk_that_is_not_mounted_is_not_called_empty(
         (folder / ".pulumi").mkdir(exist_ok=True)  # as the engine does, in any folder that it is told to read
         raise StackMissing("no stack named 'sweep-t' found")
 
-    monkeypatch.setattr("sweepstack.operations.strays.held.read_state", no_stack)
+    monkeypatch.setattr("sweepstack.operations.strays.other_backends.read_state", no_stack)
     folder = tmp_path / "old"
     if there:
         folder.mkdir()
@@ -139,7 +139,7 @@ def test_what_calls_another_computer_s_boxes_gone_is_named_last_with_its_conditi
 def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     box = world.add("box-0")
     evidence, account = world.store.objects.uri, box.record.account
-    lease = Lease(backend=named(f"file://{world.engine}"), host="x", taken_at=datetime.now(UTC))
+    lease = Lease(backend=name_of_backend(f"file://{world.engine}"), host="x", taken_at=datetime.now(UTC))
     old = socket.gethostname()
     monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
     with pytest.raises(EvidenceElsewhere, match=f"sweepctl adopt --renamed-from {old}"):
@@ -149,7 +149,7 @@ def test_a_computer_that_was_renamed_knows_its_own(world: World, monkeypatch: py
     assert this_host.names() == ("renamed", old)
     assert world.platform.get(box.native_id, account).native_id == box.native_id
     world.store.write_lease(lease)
-    assert held_elsewhere(EvidenceStore.open(evidence), named(f"file://{world.engine}")) is None
+    assert held_elsewhere(EvidenceStore.open(evidence), name_of_backend(f"file://{world.engine}")) is None
     with pytest.raises(EvidenceElsewhere):
         EvidenceStore.open(evidence.replace(old, "another"))
 

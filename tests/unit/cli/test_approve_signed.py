@@ -15,7 +15,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.status.engine.state import parse_export
-from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.revocation import approval_digest
@@ -219,7 +219,7 @@ def test_an_abandonment_on_record_keeps_all_signatures(world: World, keys: Path)
     assert signers(kept) == ["ann@lab.org", "bob@lab.org"]
     assert world.store.clearance(second.native_id) is None
     box = parse_export(STACK, world.export()).boxes[0]
-    on_it = next(on_record(box.context()))
+    on_it = next(recorded_approvals(box.context()))
     assert on_it == kept
     assert may_end(BoxEnding(box.context(), on_it, Observation(Existence.EXISTS)), full=True).way == "abandoned"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.stray import Stray
-from sweepstack.billing.unheld import Unheld
+from sweepstack.billing.unlaunched import Unheld
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.cli.commands import audit as audit_command
 from sweepstack.cli.commands.audit import audit, end_stray
@@ -27,7 +27,7 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.operations.strays.accounts import ask, findings_in, without_duplicates
 from sweepstack.operations.strays.judge import read_box, with_details
-from sweepstack.operations.strays.known import Known, read_known
+from sweepstack.operations.strays.known_states import KnownStates, read_known
 from sweepstack.platforms.registry import load_platform
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.box_context import BoxAt
@@ -76,14 +76,14 @@ def birth_of(record: BoxRecord, native_id: str | None) -> Birth:
     )
 
 
-def only(platform: LocalPlatform, known: Known) -> Stray:
+def only(platform: LocalPlatform, known: KnownStates) -> Stray:
     """What audit says of the one box, in a checkout without a stack file."""
     (finding,) = with_details(findings_in("local", platform, known), known, Progress)
     return finding
 
 
 def test_what_a_state_has_is_known(platform: LocalPlatform, box: BoxRecord) -> None:
-    finding = only(platform, Known(states={"x": state_with(box)}))
+    finding = only(platform, KnownStates(states={"x": state_with(box)}))
     assert (finding.standing, finding.whose, finding.next) == ("known", ("x",), "")
     assert not finding.bills_unknown
 
@@ -97,9 +97,9 @@ def test_a_box_that_stands_still_against_its_state_leads_to_what_stopped_it(
     state = state_with(box)
     asked = replace(state, boxes=(state.boxes[0].model_copy(update={"want": "stopped"}),))
     done = replace(state, boxes=(state.boxes[0].model_copy(update={"when_done": "stop"}),))
-    assert only(platform, Known(states={"x": asked})).next == ""
-    assert only(platform, Known(states={"x": done})).next == ""
-    finding = only(platform, Known(states={"x": state}))
+    assert only(platform, KnownStates(states={"x": asked})).next == ""
+    assert only(platform, KnownStates(states={"x": done})).next == ""
+    finding = only(platform, KnownStates(states={"x": state}))
     assert (finding.standing, finding.phase) == ("known", "stopped")
     assert finding.next.startswith("sweepctl status --stack x    (box-0 stands still, and is wanted running")
 
@@ -110,29 +110,29 @@ def test_what_only_the_records_have_is_adopted_by_an_up(
 ) -> None:
     """The answer to the create may have been lost: then the record has the tag alone."""
     birth = birth_of(box, box.native_id if native_id else None)
-    finding = only(platform, Known(states={"x": StackState(stack="x")}, births={"x": [birth]}))
+    finding = only(platform, KnownStates(states={"x": StackState(stack="x")}, births={"x": [birth]}))
     assert (finding.standing, finding.whose) == ("recorded", ("x",))
     assert finding.next == "pulumi up --stack x    (adopts it, once Pulumi.x.yaml is back)"
     assert finding.bills_unknown
-    lost = only(platform, Known(births={"x": [birth]}))
+    lost = only(platform, KnownStates(births={"x": [birth]}))
     assert lost.next.startswith("pulumi stack init x && pulumi up --stack x    (adopts it")
 
 
 def test_what_nobody_has_is_unknown_and_its_price_is_said(platform: LocalPlatform, box: BoxRecord) -> None:
-    finding = only(platform, Known(births={"y": []}))
+    finding = only(platform, KnownStates(births={"y": []}))
     assert (finding.standing, finding.price_per_hour) == ("unknown", 0.25)
     assert (finding.holds, finding.owner) == ("no cell was ever given to it", "not known")
     assert (finding.next, finding.give_up) == ("", "")
 
 
 def test_a_box_of_a_state_that_is_gone_is_proved_so(platform: LocalPlatform, box: BoxRecord) -> None:
-    known = Known(states={"x": state_with(box)})
+    known = KnownStates(states={"x": state_with(box)})
     platform.destroy(box.native_id, box.account)
     assert only(platform, known).standing == "vanished"
 
 
 def test_a_box_of_another_account_is_not_called_gone(platform: LocalPlatform, box: BoxRecord) -> None:
-    known = Known(states={"x": state_with(box, account="other/zzzzzzzzzz")})
+    known = KnownStates(states={"x": state_with(box, account="other/zzzzzzzzzz")})
     platform.destroy(box.native_id, box.account)
     assert only(platform, known).standing == "foreign"
 
@@ -140,7 +140,7 @@ def test_a_box_of_another_account_is_not_called_gone(platform: LocalPlatform, bo
 class World:
     """An audit whose states are those given; everything else is real."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, known: Known) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, known: KnownStates) -> None:
         monkeypatch.setattr(audit_command, "read_known", lambda root: known)
 
 
@@ -152,24 +152,24 @@ def test_exit_codes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    World(monkeypatch, Known(states={"x": state_with(box)}))
+    World(monkeypatch, KnownStates(states={"x": state_with(box)}))
     assert audit(tmp_path, Out(as_json=False)) == 0
     assert "everything that was found is known" in capsys.readouterr().out
     birth = birth_of(box, box.native_id).model_copy(update={"launch_by": datetime.now(UTC)})
     late = ("x", Unheld(birth, datetime.now(UTC)))
-    World(monkeypatch, Known(states={"x": state_with(box)}, unheld=[late]))
+    World(monkeypatch, KnownStates(states={"x": state_with(box)}, unheld=[late]))
     assert audit(tmp_path, Out(as_json=False)) == 0
     assert f"late {late[1].words('x')}" in " ".join(capsys.readouterr().out.split()), "as after an up that was killed"
-    World(monkeypatch, Known(states={"x": state_with(box)}, problems=["the state of y is not known"]))
+    World(monkeypatch, KnownStates(states={"x": state_with(box)}, problems=["the state of y is not known"]))
     assert audit(tmp_path, Out(as_json=False)) == 2
     theirs = state_with(replace(box, native_id="far"))
     theirs = replace(theirs, boxes=tuple(one.model_copy(update={"adapter": "some_api"}) for one in theirs.boxes))
-    World(monkeypatch, Known(states={"x": state_with(box), "y": theirs}))
+    World(monkeypatch, KnownStates(states={"x": state_with(box), "y": theirs}))
     capsys.readouterr()
     assert audit(tmp_path, Out(as_json=False)) == 2, "its folder was taken out, and what it rented may bill"
     said = " ".join("".join(capsys.readouterr()).split())
     assert "some_api could not be asked: 'some_api' needs the extension `some_api`, which is not installed here" in said
-    World(monkeypatch, Known())
+    World(monkeypatch, KnownStates())
     assert audit(tmp_path, Out(as_json=False)) == 1
     said = capsys.readouterr().out
     assert "at least $0.25/h" in said
@@ -187,7 +187,7 @@ def test_a_volume_that_its_stack_s_state_lost_is_adopted_and_not_ended_here(
         ours = platform.ensure_volume(volume_tag("keeperxxxx", "abl"), "abl", size_gb=10, region=REGION)
         theirs = platform.ensure_volume(volume_tag("otherxxxxx", "abl"), "abl", size_gb=10, region=REGION)
         identity = identity_entry(identity="keeperxxxx", stack="keep")
-        known = Known(states={"keep": StackState("keep", identity=identity)})
+        known = KnownStates(states={"keep": StackState("keep", identity=identity)})
         found = {finding.native_id: finding for finding in findings_in("runpod", platform, known)}
         assert (found[ours.native_id].standing, found[ours.native_id].whose) == ("recorded", ("keep",))
         assert found[ours.native_id].bills_unknown
@@ -221,7 +221,7 @@ def test_hosts_are_asked_side_by_side_and_each_is_named_that_does_not_answer(
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     monkeypatch.setenv("SWEEPSTACK_SSH_KEY", str(key))
     with closing(Silent(3)) as hosts:
-        known = Known()
+        known = KnownStates()
         assert ask([*hosts.adapters, "local"], known) == (["local"], [])
     assert hosts.together, "one host's silence was waited for before the next one was asked"
     assert [problem.split(" could not be asked: ")[0] for problem in known.problems] == hosts.adapters
@@ -245,7 +245,7 @@ def test_a_host_that_two_addresses_lead_to_is_listed_once() -> None:
 def test_hosts_are_known_by_the_stack_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `pulumi stack rm --force` no state names them."""
     monkeypatch.setenv(ssh_config.CONFIG_VARIABLE, "none")
-    monkeypatch.setattr("sweepstack.operations.strays.known.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.operations.strays.known_states.list_stacks", lambda *_, **__: [])
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     sweep = {"boxes": {"a": {"host": "root@192.0.2.7:22"}, "b": {"want": "gone"}}, "pull_to": "results"}
     (tmp_path / "Pulumi.x.yaml").write_text(json.dumps({"config": {"sweepstack:sweep": sweep}}))
@@ -272,7 +272,7 @@ def test_a_duplicate_of_a_rented_box_is_read_and_ended(tmp_path: Path, monkeypat
         assert Wait(60).until(lets_us_in, "the copy to let us in") == ""
         store = EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/results", "abcdefghjk", "p", "x")
         birth = birth_of(first, first.native_id).model_copy(update={"platform": "runpod", "tag": tag})
-        known = Known(births={"x": [birth]}, stores={"x": store})
+        known = KnownStates(births={"x": [birth]}, stores={"x": store})
         monkeypatch.setattr(audit_command, "read_known", lambda _: known)
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
         found = with_details(findings_in("runpod", platform, known), known, Progress)

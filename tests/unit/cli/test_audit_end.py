@@ -16,15 +16,15 @@ from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.local_decisions import Decision, decisions
 from sweepstack.core.records import Lease
 from sweepstack.evidence import location
-from sweepstack.evidence.backend_lease import Takeover, take_over
 from sweepstack.evidence.object_store import FolderStore, ObjectStore
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import Takeover, take_over
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.operations.strays import held
+from sweepstack.operations.strays import other_backends
 from sweepstack.operations.strays.judge import adopts
-from sweepstack.operations.strays.known import Known
+from sweepstack.operations.strays.known_states import KnownStates
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import HELD, Owner, sign, who
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
@@ -105,7 +105,7 @@ def test_a_box_whose_evidence_a_stack_file_names_ends_through_its_gate(world: Wo
     assert finding["owner"] == "not known; its records are held by the state in s3://states"
     lost = f'sweepctl adopt --stack {STACK} --reason "…"    (if that backend is lost; else go on there)'
     assert finding["next"] == lost, "an up would be refused"
-    empty = Known(states={STACK: StackState(stack=STACK)}, root=world.root)
+    empty = KnownStates(states={STACK: StackState(stack=STACK)}, root=world.root)
     assert adopts(STACK, empty, world.store) == lost, "a stack of this name was made here since"
     assert finding["holds"] == "2 cells: 1 sealed, 1 stopped in the middle; no copy is proved here"
 
@@ -286,12 +286,12 @@ def test_a_lease_in_evidence_that_only_the_box_names_is_not_trusted(world: World
     """Its job writes the address as it likes: the slash at its end was taken for evidence of this checkout, and the
     engine asked the web address."""
     box = training(world)
-    spelled, folder, resolve = "s3://its-bucket/x/", world.folder / "its-bucket", location.resolve
+    spelled, folder, resolve = "s3://its-bucket/x/", world.folder / "its-bucket", location.object_store_at
 
     def resolved(uri: str) -> ObjectStore:
         return FolderStore(S3Address.parse(uri).uri, folder) if uri.startswith("s3://") else resolve(uri)
 
-    world.monkeypatch.setattr(location, "resolve", resolved)
+    world.monkeypatch.setattr(location, "object_store_at", resolved)
     its = EvidenceStore.found(spelled, IDENTITY, "sweepstack", STACK)
     its.write_lease(Lease(backend="https://states.example/me", host="h", taken_at=datetime.now(UTC)))
     signed(world, box, who(), backend="", evidence=spelled)
@@ -330,7 +330,7 @@ def test_a_folder_that_may_not_be_read_stops_no_audit(world: World, monkeypatch:
 
 def test_backends_that_do_not_answer_have_one_time_for_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job can name as many as it likes."""
-    monkeypatch.setattr(held, "ASKING_SECONDS", -1.0)
+    monkeypatch.setattr(other_backends, "ASKING_SECONDS", -1.0)
     box = training(world)
     held_there(world, box, ALICE)
     world.store.write_lease(Lease(backend="s3://others", host="h", taken_at=datetime.now(UTC)))

@@ -14,7 +14,7 @@ from sweepstack.core.policy_text import PolicyText
 from sweepstack.core.records import Lease
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable, Unsupported
-from sweepstack.operations.volumes.records import Mounting, write_mounting
+from sweepstack.operations.volumes.mounting_sweeps import Mounting, write_mounting
 from tests.unit.cli.support import IDENTITY, STACK, Box, Result, World
 
 pytestmark = pytest.mark.usefixtures("no_rental_platform")

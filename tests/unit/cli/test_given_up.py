@@ -16,7 +16,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.state import BoxEntry, parse_export
-from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
@@ -34,7 +34,9 @@ def entry(world: World) -> BoxEntry:
 def ways(world: World) -> list[str | None]:
     """How a delete of the box may go, by each record, as the state has no approval."""
     box = BoxContext(entry(world).facts(), "local")
-    return [may_end(BoxEnding(box, word, Observation(Existence.EXISTS)), full=True).way for word in on_record(box)]
+    return [
+        may_end(BoxEnding(box, word, Observation(Existence.EXISTS)), full=True).way for word in recorded_approvals(box)
+    ]
 
 
 def test_it_is_on_record_in_the_evidence_and_here(world: World) -> None:
@@ -134,8 +136,8 @@ def test_what_this_computer_has_on_record_is_for_one_account(world: World) -> No
     world.evidence.rename(world.evidence.with_name("away"))
     assert world.run(*GIVE_UP).code == 0
     facts = entry(world).facts()
-    assert list(on_record(BoxContext(facts, "local")))
-    assert not list(on_record(BoxContext(replace(facts, account="another"), "local")))
+    assert list(recorded_approvals(BoxContext(facts, "local")))
+    assert not list(recorded_approvals(BoxContext(replace(facts, account="another"), "local")))
 
 
 def lose_the_list(world: World, *, writable: bool) -> None:
@@ -282,7 +284,7 @@ def test_another_box_or_sweep_is_not_meant(world: World) -> None:
     assert world.run(*GIVE_UP).code == 0
     facts = entry(world).facts()
     for name, other in {"identity": "other", "account": "other/1", "native_id": "local-1", "name": "box-9"}.items():
-        assert list(on_record(BoxContext(replace(facts, **{name: other}), "local"))) == [], name
+        assert list(recorded_approvals(BoxContext(replace(facts, **{name: other}), "local"))) == [], name
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["on_this_computer", "in_the_evidence"])

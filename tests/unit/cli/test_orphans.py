@@ -16,9 +16,9 @@ from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import box_tag
-from sweepstack.operations.strays.sweep import Search, search
+from sweepstack.operations.strays.beside_sweep import Search, search
 from sweepstack.status.engine.state import StackState
-from sweepstack.teardown.host_shutdown import Handover, keep_handover
+from sweepstack.teardown.handover_records import Handover, keep_handover
 from tests.unit.loopback import Silent
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)

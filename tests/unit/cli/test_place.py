@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.balance import Left
+from sweepstack.billing.balance import BalanceLeft
 from sweepstack.cli.commands import place as place_command
 from sweepstack.cli.commands.place import candidates, place, print_offers
-from sweepstack.cli.commands.place.choice import Choice, Look, Market, Records, as_placement, choose
+from sweepstack.cli.commands.place.choice import Choice, Market, MarketChoice, Records, as_placement, choose
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
@@ -159,7 +159,9 @@ def test_what_the_balance_does_not_carry_is_not_written(
     found: dict[str, Any] = {"next_one": False, "clear": False}
 
     def left(usd: float | None) -> None:
-        monkeypatch.setattr(place_command, "left_at", lambda adapter: Left(adapter, usd, True, 0.06, why="no answer"))
+        monkeypatch.setattr(
+            place_command, "left_at", lambda adapter: BalanceLeft(adapter, usd, True, 0.06, why="no answer")
+        )
 
     left(0.2)
     with pytest.raises(No, match="boxes a, b: not rented, since the balance does not carry them") as caught:
@@ -187,7 +189,7 @@ def test_a_platform_is_introduced_at_its_first_place_and_never_again(
     redact.learn({"RUNPOD_API_KEY": "violet-umbrella-77"}, of="runpod")
     known = config(tmp_path)
     markets = [market("runpod", offer("x", 1.0)), market("vastai", refusals=("no answer",))]
-    seen = Look(known, {}, markets, choose(known, [market("local", offer("x", 1.0))], next_one=False))
+    seen = MarketChoice(known, {}, markets, choose(known, [market("local", offer("x", 1.0))], next_one=False))
     monkeypatch.setattr(place_command, "look_once", lambda *_, **__: seen)
     target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
 
@@ -275,7 +277,7 @@ def silent(platform: str) -> Market:
 def test_a_candidate_that_gave_no_answer_is_not_one_without_an_offer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[Market], kind: type[No], words: str
 ) -> None:
-    seen_once = Look(config(tmp_path), {}, seen, None)
+    seen_once = MarketChoice(config(tmp_path), {}, seen, None)
     target = Target(tmp_path, "x", StackFile.locate(tmp_path, "x"))
     monkeypatch.setattr(place_command, "read_records", lambda _target: Records(None, []))
     monkeypatch.setattr(place_command, "look_once", lambda *_, **__: seen_once)

@@ -10,7 +10,7 @@ import pytest
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.roster import expand
-from sweepstack.launch.retries import Retry, add, on_record
+from sweepstack.launch.retries import Retry, add, recorded_retries
 from sweepstack.onbox.common.errors import ConfigError
 from tests.unit.cli.support import ARTIFACT, CODE, IDENTITY, STACK, World, by_name
 
@@ -36,7 +36,7 @@ def test_a_failed_cell_goes_on_and_a_sealed_one_begins_anew(world: World) -> Non
     cells = by_name(result.json["cells"])
     assert (cells["lr0.1"]["from_checkpoint"], cells["lr0.3"]["from_checkpoint"]) == (False, True)
     assert result.json["next"] == [f"pulumi up --stack {STACK}"]
-    found = on_record(world.store)
+    found = recorded_retries(world.store)
     assert (found["lr0.1"].retry, found["lr0.1"].salt) == (1, 1)
     assert (found["lr0.3"].retry, found["lr0.3"].salt) == (1, 0)
     assert found["lr0.1"].manifest is not None
@@ -50,7 +50,7 @@ def test_a_retry_keeps_the_count_of_the_stack_file(world: World) -> None:
     at = datetime.now(UTC)
     add(world.store, {"lr0.1": Retry(retry=2, salt=2, counted=5, manifest=None, by="me", at=at)})
     assert world.run("retry", "lr0.1", "--reason", "a bug").code == 0
-    assert (on_record(world.store)["lr0.1"].retry, on_record(world.store)["lr0.1"].counted) == (3, 5)
+    assert (recorded_retries(world.store)["lr0.1"].retry, recorded_retries(world.store)["lr0.1"].counted) == (3, 5)
 
 
 def test_status_names_what_waits_for_the_next_up(world: World) -> None:
@@ -93,7 +93,7 @@ def test_a_retry_that_waits_is_not_counted_again(world: World) -> None:
         result = world.run("retry", "lr0.1", "lr0.3", "--json")
         assert result.code == 0, result
     assert [cell["waits"] for cell in result.json["cells"]] == [True, True]
-    assert {name: entry.retry for name, entry in on_record(world.store).items()} == {"lr0.1": 1, "lr0.3": 1}
+    assert {name: entry.retry for name, entry in recorded_retries(world.store).items()} == {"lr0.1": 1, "lr0.3": 1}
 
 
 def test_a_retry_that_was_done_is_counted_up(world: World) -> None:
@@ -102,12 +102,12 @@ def test_a_retry_that_was_done_is_counted_up(world: World) -> None:
     box.seal("lr0.1")
     assert world.run("retry", "lr0.1").code == 0
     digest = world.cell("lr0.1").config_digest
-    code = on_record(world.store)["lr0.1"].code
+    code = recorded_retries(world.store)["lr0.1"].code
     again = {"cell": "lr0.1", "attempt": 2, "config_digest": digest, "code": code, "argv": [], "slot": 0, "retry": 1}
     box.log("cell-started", **again)
     box.fail("lr0.1", attempt=2)
     assert world.run("retry", "lr0.1").code == 0
-    found = on_record(world.store)["lr0.1"]
+    found = recorded_retries(world.store)["lr0.1"]
     assert (found.retry, found.salt) == (2, 1), "its own checkpoint, not that of the run before"
 
 
@@ -127,9 +127,9 @@ def retried(world: World) -> str:
 def test_a_second_retry_knows_the_copy_that_the_first_one_was_for(world: World) -> None:
     """It was forgotten: with its box gone, `up` took that copy for the result, and ran nothing."""
     retried(world)
-    manifest = on_record(world.store)["lr0.1"].manifest
+    manifest = recorded_retries(world.store)["lr0.1"].manifest
     assert world.run("retry", "lr0.1").code == 0
-    found = on_record(world.store)["lr0.1"]
+    found = recorded_retries(world.store)["lr0.1"]
     assert (found.retry, found.salt, found.manifest) == (2, 1, manifest)
     assert world.run("retry", "lr0.1", "--json").json["cells"][0]["waits"] is True
 
@@ -144,7 +144,7 @@ def test_a_copy_that_its_box_doubts_runs_again_from_nothing(world: World) -> Non
         result = world.run("retry", *words, "--json")
         assert result.code == 0, result
         assert [cell["name"] for cell in result.json["cells"]] == ["lr0.1"]
-    found = on_record(world.store)["lr0.1"]
+    found = recorded_retries(world.store)["lr0.1"]
     assert (found.retry, found.salt) == (1, 1)
     assert found.manifest is not None
 
@@ -280,7 +280,7 @@ def test_from_start_begins_without_checkpoints_and_tells_where_they_are(world: W
     cut(world)
     result = world.run("retry", "lr0.3", "--from", "start")
     assert result.code == 0, result
-    found = on_record(world.store)["lr0.3"]
+    found = recorded_retries(world.store)["lr0.3"]
     assert (found.retry, found.salt, found.set_of) == (1, 1, None)
     assert "from nothing" in result.out
     assert f"mnt/durable/{IDENTITY}/checkpoints/lr0.3/ on the box" in result.out
@@ -292,13 +292,13 @@ def test_a_retry_that_waits_can_still_be_told_to_begin_at_0(world: World) -> Non
     assert world.run("retry", "lr0.3").code == 0
     assert world.run("retry", "lr0.3", "--from", "start").code == 0
     assert world.run("retry", "lr0.3", "--json").json["cells"][0]["waits"] is True
-    found = on_record(world.store)["lr0.3"]
+    found = recorded_retries(world.store)["lr0.3"]
     assert (found.retry, found.salt) == (1, 1)
     box, digest = world.boxes[0], world.cell("lr0.3").config_digest
     box.log("cell-started", cell="lr0.3", attempt=2, config_digest=digest, code=CODE, argv=[], slot=0, retry=1)
     box.fail("lr0.3", attempt=2)
     assert world.run("retry", "lr0.3").code == 0
-    found = on_record(world.store)["lr0.3"]
+    found = recorded_retries(world.store)["lr0.3"]
     assert (found.retry, found.salt) == (2, 1)
 
 
@@ -308,7 +308,7 @@ def test_from_set_names_the_run_whose_set_it_is(world: World) -> None:
     world.file.path.write_text(text + "    mounts: {/ckpt: {source: s3://lab/x, mode: MOUNT_CACHED}}\n")
     result = world.run("retry", "lr0.3", "--from", "set", "--json")
     assert result.code == 0, result
-    found = on_record(world.store)["lr0.3"]
+    found = recorded_retries(world.store)["lr0.3"]
     assert (found.retry, found.salt, found.set_of) == (1, 1, 0)
     assert result.json["cells"][0]["from_checkpoint"] is True
 
@@ -320,9 +320,9 @@ def test_what_runs_is_ended_after_a_yes(world: World) -> None:
         result = world.run("retry", *words, types=typed)
         assert result.code == 1
         assert "1 cell would be ended while at work: lr0.9" in result.err
-    assert on_record(world.store) == {}
+    assert recorded_retries(world.store) == {}
     assert world.run("retry", "--all", types="yes").code == 0
-    found = on_record(world.store)
+    found = recorded_retries(world.store)
     assert {name: again.ends for name, again in found.items()} == {"lr0.1": False, "lr0.3": False, "lr0.9": True}
     assert '"ends"' not in found["lr0.1"].model_dump_json(), "what an older version reads stays as it was"
 
@@ -344,7 +344,7 @@ def test_a_verified_copy_asks_for_the_word(world: World, typed: str) -> None:
     _, _, receipt = world.verified()
     result = world.run("retry", "--all", types=typed)
     assert "3 verified copies would count no more" in result.err
-    assert (result.code, len(on_record(world.store))) == ((0, 3) if typed == "yes" else (1, 0))
+    assert (result.code, len(recorded_retries(world.store))) == ((0, 3) if typed == "yes" else (1, 0))
     if typed == "yes":
         assert f"the receipt {receipt} is stale" in result.out
 
@@ -355,7 +355,7 @@ def test_a_verified_cell_of_boxes_that_are_gone(world: World) -> None:
     first.vanish()
     result = world.run("retry", "lr0.1", "--reason", "x")
     assert result.code == 0, result
-    assert on_record(world.store)["lr0.1"].salt == 1
+    assert recorded_retries(world.store)["lr0.1"].salt == 1
     second.vanish()
     for box in (first, second):
         world.store.write_birth(box.birth(ended_at=datetime.now(UTC)))
@@ -363,7 +363,7 @@ def test_a_verified_cell_of_boxes_that_are_gone(world: World) -> None:
     result = world.run("retry", "lr0.3", "--reason", "a doubt", "--json")
     assert result.code == 0, result
     assert result.json["next"] == [f"pulumi up --stack {STACK}"]
-    assert on_record(world.store)["lr0.3"].manifest is not None
+    assert recorded_retries(world.store)["lr0.3"].manifest is not None
 
 
 # drop

@@ -26,7 +26,7 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
-from sweepstack.operations.strays.sweep import search
+from sweepstack.operations.strays.beside_sweep import search
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import Export, StackState
@@ -184,7 +184,7 @@ def test_the_doctor_does_not_call_well_what_has_neither_state_nor_evidence(world
     world.evidence.rename(f"{world.evidence}-away")
     world.remembers(world.uri)
     world.file.path.unlink()
-    (finding,) = doctor.boxes(doctor.Subject(Target.find(STACK)))
+    (finding,) = doctor.boxes(doctor.CheckedSweep(Target.find(STACK)))
     assert finding.verdict == "unknown"
 
 

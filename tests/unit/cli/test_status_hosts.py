@@ -14,13 +14,13 @@ import pytest
 
 from bench.hosts_bench import world_on
 from sweepstack.channel import prefetch
-from sweepstack.channel.host_keys import default_folder
+from sweepstack.channel.pinned_keys import default_folder
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.links import _SHARED, _SHARING
 from sweepstack.cli import collect
 from sweepstack.cli.output import UNSURE, YES
-from sweepstack.operations.strays import sweep as sweep_search
+from sweepstack.operations.strays import beside_sweep as sweep_search
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.cli.support import World, by_name
@@ -60,7 +60,9 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen[f"{verb} {words.get('name', '')}"] += 1
         request(link, verb, **words)
 
-    def many(link: ssh_link.Link, questions: Sequence[prefetch.Question], *more: Any) -> list[prefetch.Answer]:
+    def many(
+        link: ssh_link.Link, questions: Sequence[prefetch.Question], *more: Any
+    ) -> list[prefetch.PrefetchedAnswer]:
         seen["together"] += 1
         return together(link, questions, *more)
 

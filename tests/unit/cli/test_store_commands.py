@@ -24,7 +24,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeSeen
-from sweepstack.operations.volumes.records import Mounting, Survey, write_mounting
+from sweepstack.operations.volumes.mounting_sweeps import Mounting, Survey, write_mounting
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.check import may_end
 from tests.unit.cli.support import IDENTITY, STACK, Result, World

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.host_keys import HostKeyChanged, fingerprint
+from sweepstack.channel.pinned_keys import HostKeyChanged, fingerprint
 from sweepstack.cli.commands import ssh
 from sweepstack.cli.commands.confirm import host as trust
 from sweepstack.cli.output import NO, YES, No, Out, Unsure

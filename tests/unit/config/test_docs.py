@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from sweepstack.config.model import SweepConfig
 from sweepstack.config.problems import anchor_of, keys_of
-from sweepstack.config.store import StoreShape
+from sweepstack.config.volume_stack import StoreShape
 from sweepstack.core.records import Approval
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "stack-config.md"

@@ -13,7 +13,7 @@ import pytest
 from components.host_setup import Step, facts, preflight
 from components.platforms.ssh import COMMAND, NO_KEY, pinned, set_up, steps_for
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.host_keys import Pin, fingerprint
+from sweepstack.channel.pinned_keys import Pin, fingerprint
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.agent.channel import SshEndpoint
 from sweepstack.onbox.common.errors import ConfigError

@@ -15,7 +15,7 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.model import Meter
-from sweepstack.profiles.store_plan import plan_store
+from sweepstack.profiles.volume_stack_plan import plan_store
 from sweepstack.provider.resources.volume import VolumeHandler
 from tests.unit.config.helpers import GOOD as SWEEP
 from tests.unit.config.helpers import write

@@ -14,8 +14,8 @@ import pytest
 from sweepstack.channel import prefetch
 from sweepstack.evidence import box_logs
 from sweepstack.evidence import pull as pull_module
-from sweepstack.evidence.box_logs import MOST_BYTES, copied_logs, read
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.box_logs import MOST_BYTES, copied_logs, read_copied_log
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
@@ -62,7 +62,7 @@ def test_runner_and_set_up_are_copied_beside_the_journal(world: World) -> None:
     shutil.rmtree(box.root)
     kept = copied_logs(world.store, "box-0", 1)
     assert [log.path for log in kept.logs] == [box_layout.RUNNER_LOG, box_layout.setup_log(SETUP)]
-    assert read(world.store, kept, kept.logs[1]) == b"Collecting x\n"
+    assert read_copied_log(world.store, kept, kept.logs[1]) == b"Collecting x\n"
 
 
 def test_those_of_the_workers_come_the_last_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_long_log_is_cut_from_the_front_and_says_so(world: World) -> None:
     assert here(world)["box-0-g1/runner.log"] == notice + log[-MOST_BYTES:]
     kept = copied_logs(world.store, "box-0", 1)
     assert kept.logs[0].start == start
-    assert read(world.store, kept, kept.logs[0]) == log[-MOST_BYTES:]
+    assert read_copied_log(world.store, kept, kept.logs[0]) == log[-MOST_BYTES:]
 
 
 def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_secrets_are_masked_also_one_that_the_cut_goes_through(world: World, mon
     pull(world)
     kept = copied_logs(world.store, "box-0", 1)
     of_cell = world.store.root / f"unsealed/{world.cells[0].name}/box-0-g1-1/log.txt"
-    for copy in (read(world.store, kept, kept.logs[0]) or b"", of_cell.read_bytes()):
+    for copy in (read_copied_log(world.store, kept, kept.logs[0]) or b"", of_cell.read_bytes()):
         assert len(copy) == 40
         assert copy.endswith(b"\nuse ************** abc or another\n")
         assert copy[:5] == b"*****", "the end of a secret whose beginning was cut off"
@@ -213,7 +213,7 @@ def test_the_patrol_comes_with_the_logs(world: World) -> None:
     channel = Counting(world.box)
     pull(world, channel)
     (kept,) = [log for log in copied_logs(world.store, "box-0", 1).logs if log.path == box_layout.PATROL]
-    assert b"2026-11-21" in (read(world.store, copied_logs(world.store, "box-0", 1), kept) or b"")
+    assert b"2026-11-21" in (read_copied_log(world.store, copied_logs(world.store, "box-0", 1), kept) or b"")
 
 
 def test_a_box_that_does_not_answer_any_more_ends_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from sweepstack.evidence.verify import CheckCode, check_code
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.command import Check
 from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import Job, read_all
+from sweepstack.loaders.pool import FileToRead, read_all
 from sweepstack.onbox.common.errors import ConfigError
 
 SECRETS = (
@@ -50,7 +50,7 @@ def judge(code: CheckCode | None, tmp_path: Path, run: str, *, seconds: float = 
     path = tmp_path / "sample one.bin"
     path.write_bytes(b"\x01" * 1000)
     how = PlainSpec("command", run=run, **{"trust": True, **spec})
-    job = Job(str(path), how, None, 1000, code.root if code else None)
+    job = FileToRead(str(path), how, None, 1000, code.root if code else None)
     ((_, result),) = read_all([job], seconds=lambda size: seconds)
     return result
 
@@ -241,7 +241,7 @@ def test_without_trust_nothing_runs(code: CheckCode, tmp_path: Path, spec: dict[
     path.write_bytes(b"x")
     flag = tmp_path / "ran"
     known = {"run": f"touch {flag}; echo '{{\"ok\": true}}' # {{file}}", "trust": True, **spec}
-    ((_, result),) = read_all([Job(str(path), PlainSpec("command", **known), None, 1, code.root)])
+    ((_, result),) = read_all([FileToRead(str(path), PlainSpec("command", **known), None, 1, code.root)])
     assert (result.ok, result.unknown) == (False, True)
     assert "the stack file does not trust" in result.reasons[0]
     assert not flag.exists()
@@ -257,7 +257,7 @@ def test_a_file_that_differs_is_not_shown_to_it(code: CheckCode, tmp_path: Path)
     path, flag = tmp_path / "a", tmp_path / "ran"
     path.write_bytes(b"x")
     spec = PlainSpec("command", run=f"touch {flag}; echo '{{\"ok\": true}}' # {{file}}", trust=True)
-    ((_, result),) = read_all([Job(str(path), spec, "0" * 64, 1, code.root)])
+    ((_, result),) = read_all([FileToRead(str(path), spec, "0" * 64, 1, code.root)])
     assert "differs from what was sealed" in result.reasons[0]
     assert not result.unknown
     assert not flag.exists()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sweepstack.core.journal import Journal
 from sweepstack.evidence import box_logs, pull
 from sweepstack.evidence.box_logs import copied_logs
-from sweepstack.evidence.kept import log_goes_on, put, write_once
+from sweepstack.evidence.changing_copies import log_goes_on, put, write_once
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.unsealed import of_box
 from sweepstack.onbox.common import box_layout
@@ -76,7 +76,7 @@ class Copying:
 
 
 def played(folder: Path, acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.evidence.kept.EDGE", 0)  # no secret is masked here
+    monkeypatch.setattr("sweepstack.evidence.changing_copies.EDGE", 0)  # no secret is masked here
     place = folder / str(sum(1 for _ in folder.iterdir()))
     place.mkdir()
     copying = Copying(place)
@@ -127,7 +127,7 @@ def log_of(world: World, data: bytes) -> list[bytes]:
     found = box_logs.copy(box.channel, copied_logs(world.store, "box-0", 1), world.store, "")
     assert found.problems == ()
     (log,) = found.logs
-    copies = [box_logs.read(world.store, found, log) or b""]
+    copies = [box_logs.read_copied_log(world.store, found, log) or b""]
     return copies + [path.read_bytes() for path in sorted(root.glob("superseded/box-logs/box-0-g1/*"))]
 
 

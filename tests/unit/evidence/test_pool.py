@@ -18,16 +18,16 @@ import pytest
 
 from sweepstack.loaders import pool
 from sweepstack.loaders.base import PlainSpec
-from sweepstack.loaders.pool import Job, WorkersBroken, read_all, worker_environment
+from sweepstack.loaders.pool import FileToRead, WorkersBroken, read_all, worker_environment
 from tests.unit.evidence.torchzip import Blob, View, save, tensor
 
 TORCH = PlainSpec("torch")
 
 
-def checkpoint(path: Path, value: float = 1.0) -> Job:
+def checkpoint(path: Path, value: float = 1.0) -> FileToRead:
     """A good checkpoint on disk."""
     save({"w": tensor(np.full(100, value, np.float32))}, path)
-    return Job(str(path), TORCH, None, path.stat().st_size)
+    return FileToRead(str(path), TORCH, None, path.stat().st_size)
 
 
 def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
@@ -160,7 +160,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "memo.pt"
     # A memo slot far away asks for 2 GB at once: the limit says no, and the worker lives on.
     save({"w": View(Blob(b"\0" * 4), 0, (1,), (1,))}, path, pickle_bytes=b"\x80\x02Nr\x00\x00\x00\x08.")
-    jobs = [Job(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
+    jobs = [FileToRead(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
     found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1)}
     assert found["memo.pt"].reasons == ("needs more memory than a reader is given",)
     assert found["memo.pt"].unknown
@@ -172,7 +172,7 @@ def test_processor_time_is_bounded(tmp_path: Path) -> None:
     deep = b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns."  # a dict key that takes 2^60 steps to hash
     path = tmp_path / "slow.pt"
     save({"w": tensor(np.ones(3, np.float32))}, path, pickle_bytes=deep)
-    jobs = [Job(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
+    jobs = [FileToRead(str(path), TORCH, None, path.stat().st_size), checkpoint(tmp_path / "good.pt")]
     found = {Path(job.path).name: result for job, result in read_all(jobs, workers=1, seconds=lambda size: 2.0)}
     assert found["slow.pt"].reasons == ("could not be read within 2 s",)
     assert found["good.pt"].ok
@@ -193,7 +193,7 @@ def test_small_files_are_asked_for_together_and_alone_where_one_takes_too_long(
     for number in range(400):
         path = tmp_path / f"{number}.json"
         path.write_text("{" if number == 7 else f'{{"loss": {number}}}')
-        jobs.append(Job(str(path), PlainSpec("json", ("loss",)), None, path.stat().st_size))
+        jobs.append(FileToRead(str(path), PlainSpec("json", ("loss",)), None, path.stat().st_size))
     found = {Path(job.path).stem: result for job, result in read_all(jobs, workers=2)}
     assert [name for name, result in found.items() if not result.ok] == ["7"]
     assert len(found) == 400
@@ -203,7 +203,7 @@ def test_small_files_are_asked_for_together_and_alone_where_one_takes_too_long(
     slow = tmp_path / "slow.pt"
     deep = b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns."
     save({"w": tensor(np.ones(3, np.float32))}, slow, pickle_bytes=deep)
-    jobs.insert(3, Job(str(slow), TORCH, None, slow.stat().st_size))
+    jobs.insert(3, FileToRead(str(slow), TORCH, None, slow.stat().st_size))
     assert sum(job.size or 0 for job in jobs[:40]) < 2 * slow.stat().st_size
 
     def seconds(size: int) -> float:
@@ -221,11 +221,11 @@ def test_small_files_are_read_while_the_next_ones_are_not_known_yet(tmp_path: Pa
     """Ten thousand cells are looked at for seconds: no core waits for the last of them."""
     path = tmp_path / "a.json"
     path.write_text("{}")
-    job = Job(str(path), PlainSpec("json"), None, 2)
+    job = FileToRead(str(path), PlainSpec("json"), None, 2)
     begun = threading.Event()
     waited: list[bool] = []
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[FileToRead]:
         yield from [job] * (2 * pool.TOGETHER + 1)
         waited.append(begun.wait(60))
         yield job
@@ -238,13 +238,13 @@ def test_small_files_are_read_while_the_next_ones_are_not_known_yet(tmp_path: Pa
 
 def test_a_worker_gets_many_files_at_once_but_few_bytes_and_the_largest_come_first() -> None:
     sizes = [*[pool.SMALL_BYTES] * 9, pool.SMALL_BYTES + 1, *[10] * 100, pool.SMALL_BYTES + 2]
-    batches = list(pool._batches([Job(f"/{n}", None, None, size) for n, size in enumerate(sizes)], 2))
+    batches = list(pool._batches([FileToRead(f"/{n}", None, None, size) for n, size in enumerate(sizes)], 2))
     assert sorted(job.path for batch in batches for job in batch) == sorted(f"/{n}" for n in range(len(sizes)))
     assert all(sum(job.size or 0 for job in batch) <= pool.TOGETHER_BYTES for batch in batches)
     assert all(len(batch) <= pool.TOGETHER for batch in batches)
     alone = [batch[0].size for batch in batches if (batch[0].size or 0) > pool.SMALL_BYTES]
     assert alone == [pool.SMALL_BYTES + 2, pool.SMALL_BYTES + 1]
-    few = [Job(f"/{n}", None, None, 10) for n in range(pool.LEAST_TOGETHER)]
+    few = [FileToRead(f"/{n}", None, None, 10) for n in range(pool.LEAST_TOGETHER)]
     assert list(pool._batches(few, 2)) == [few], "a second worker starts for what one has read by then"
 
 
@@ -254,7 +254,7 @@ def test_names_too_long_for_one_request_are_asked_for_in_parts(tmp_path: Path) -
     jobs = []
     for number in range(100):
         (folder / f"{number}.json").write_text("{}")
-        jobs.append(Job(str(folder / f"{number}.json"), PlainSpec("json"), None, 2))
+        jobs.append(FileToRead(str(folder / f"{number}.json"), PlainSpec("json"), None, 2))
     found = list(read_all(jobs, workers=1))
     assert len({job.path for job, result in found if result.ok}) == 100
 

@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.loaders.base import LoadResult, PlainSpec, Reader
 from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import Job, read_all
+from sweepstack.loaders.pool import FileToRead, read_all
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import World, cell_of, outputs
 
@@ -184,7 +184,7 @@ def test_a_worker_with_torch_reads_too(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "best.pt"
     model, optimizer = trained(torch)
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
-    job = Job(str(path), PlainSpec("torch", ("model",)), None, path.stat().st_size)
+    job = FileToRead(str(path), PlainSpec("torch", ("model",)), None, path.stat().st_size)
     ((_, result),) = read_all([job], reader="torch")
     assert result.ok, result.reasons
 

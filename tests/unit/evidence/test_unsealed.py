@@ -67,12 +67,12 @@ def test_every_attempt_that_ended_without_a_seal_is_copied_once(world: World) ->
         f"{dropped.name}/box-0-g1-1/log.txt": b"hangs\n",
     }
     assert bring(world) == []
-    assert unsealed.missing(world.store, "box-0", 1, box.journal, dead=False) == []
+    assert unsealed.uncopied_attempts(world.store, "box-0", 1, box.journal, dead=False) == []
     assert world.store.copies.cells() == []
     shutil.rmtree(box.root)
     (found,) = of_cell(world.store, bad.name)
-    assert unsealed.read(world.store, found, "out/deep/part.bin") == b"x"
-    assert unsealed.read(world.store, found, "out/none") is None
+    assert unsealed.read_attempt_copy(world.store, found, "out/deep/part.bin") == b"x"
+    assert unsealed.read_attempt_copy(world.store, found, "out/none") is None
 
 
 def test_an_attempt_at_work_is_left_alone_and_one_of_a_dead_runner_is_not(world: World) -> None:
@@ -134,7 +134,7 @@ def test_any_file_name_is_kept_apart_and_can_be_found_again(world: World) -> Non
     (found,) = of_cell(world.store, NAME)
     assert sorted(file.path for file in found.attempt.files) == sorted(names)
     for name in names:
-        assert unsealed.read(world.store, found, name) == name.encode()
+        assert unsealed.read_attempt_copy(world.store, found, name) == name.encode()
     assert not any(part.startswith(".") for path in here(world) for part in path.split("/"))
 
 
@@ -219,7 +219,8 @@ def test_what_links_mean_is_copied_where_it_is_the_cells(world: World) -> None:
     fail(box, cell, 1)
     (found,) = bring(world)
     held = {
-        file.path: unsealed.read(world.store, of_cell(world.store, cell.name)[0], file.path) for file in found.files
+        file.path: unsealed.read_attempt_copy(world.store, of_cell(world.store, cell.name)[0], file.path)
+        for file in found.files
     }
     assert held == {
         "log.txt": b"boom",
@@ -267,7 +268,7 @@ def keep_odd_names(world: World) -> None:
     assert {file.path for file in kept.files} > {"log.txt", "out/a%FF", "out/%_a%FF", "out/%_%25_a%25FF", "out/a\nb"}
     shutil.rmtree(box.root)
     (found,) = of_cell(EvidenceStore.open(world.uri), cell.name)
-    data = {file.path: unsealed.read(world.store, found, file.path) for file in found.attempt.files}
+    data = {file.path: unsealed.read_attempt_copy(world.store, found, file.path) for file in found.attempt.files}
     assert sorted(value for value in data.values() if value) == sorted([b"said\n", *ODD])
     for path, value in data.items():
         last = path.rpartition("/")[2]

@@ -79,7 +79,7 @@ def test_an_up_that_meets_a_try_to_stop_starts_the_runner_once_it_failed(site: S
 
 def test_the_answer_to_a_touch_is_not_kept() -> None:
     answers = prefetch.Answers()
-    answers.keep([prefetch.touch(box_layout.LOOKED)], [prefetch.Answer(b"", True)])
+    answers.keep([prefetch.touch(box_layout.LOOKED)], [prefetch.PrefetchedAnswer(b"", True)])
     assert not answers
 
 

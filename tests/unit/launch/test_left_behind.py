@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.workdir import collect
-from sweepstack.launch import left_behind
-from sweepstack.launch.left_behind import missing
+from sweepstack.launch import unshipped_files
+from sweepstack.launch.unshipped_files import unshipped_scripts
 
 FILES = {
     ".gitignore": "data/\n*.bin\n.venv/\n__pycache__/\nresults/\nenv/\n",
@@ -40,24 +40,24 @@ def test_what_git_ignores_is_told_with_count_and_size(job: Path) -> None:
         (job / name).parent.mkdir(exist_ok=True, parents=True)
         (job / name).write_bytes(b"x" * (3000 if name == "big.bin" else 10))
     own = (f"{job}/results/mini/",)
-    assert left_behind.words(job, collect(job, (), own), own) == [
+    assert unshipped_files.words(job, collect(job, (), own), own) == [
         "not tracked by git and left behind: notes.txt",
         "ignored by git and left behind: big.bin (3.0 kB), data/ (2 files, 20 B); job.include ships what the job reads",
     ]
     include = ["data/*.csv", "big.bin", "notes.txt"]
-    (line,) = left_behind.words(job, collect(job, include, own), own)
+    (line,) = unshipped_files.words(job, collect(job, include, own), own)
     assert line.startswith("ignored by git and left behind: data/ (1 file, 10 B);")
     include = ["data/**/*.csv", "*.bin", "*.txt"]
-    assert left_behind.words(job, collect(job, include, own), own) == []
+    assert unshipped_files.words(job, collect(job, include, own), own) == []
 
 
 def test_outside_git_nothing_is_left_behind(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x")
-    assert left_behind.words(tmp_path, collect(tmp_path), ()) == []
+    assert unshipped_files.words(tmp_path, collect(tmp_path), ()) == []
 
 
 def needs(job: Path, run: str) -> list[str]:
-    return missing(job, set(FILES), run)
+    return unshipped_scripts(job, set(FILES), run)
 
 
 @pytest.mark.parametrize(

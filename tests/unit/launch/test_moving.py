@@ -18,7 +18,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
-from sweepstack.operations.cell_moves import Moved, OtherBox, release, settle, unplaced
+from sweepstack.operations.cell_moves import MovedCells, OtherBox, release, settle, unplaced
 from tests.at_once import at_once
 from tests.unit.evidence.world import Box, World
 
@@ -74,7 +74,7 @@ def tombstones(box: Box) -> list[str]:
     return [line["cell"] for line in lines if line["op"] == "drop"]
 
 
-def move(world: World, wanted: set[str], channel: Channel | None = None, resting: bool = False) -> Moved:
+def move(world: World, wanted: set[str], channel: Channel | None = None, resting: bool = False) -> MovedCells:
     """box-1 is brought up with these cells; `channel` is the way to box-0."""
     taker = world.boxes[1]
 
@@ -136,7 +136,7 @@ def test_a_kill_after_the_tombstone_leaves_a_cell_that_the_next_up_finds(world: 
     assert tombstones(world.box) == sorted(names(world, B)), "it was let go twice"
 
 
-def brought_up(world: World, wanted: set[str], *others: Cell) -> Moved:
+def brought_up(world: World, wanted: set[str], *others: Cell) -> MovedCells:
     """box-0 is brought up with `wanted`; the program gives `others` another box."""
     box = world.box
     elsewhere = read_elsewhere(elsewhere_text(cell) for cell in others)
@@ -150,13 +150,13 @@ def brought_up(world: World, wanted: set[str], *others: Cell) -> Moved:
 def test_cells_leave_their_queue_when_the_other_box_takes_them_and_not_before(world: World) -> None:
     """The box that is to have them may never come to be: its create can be refused for days."""
     _, b, c = world.cells
-    assert brought_up(world, names(world, A), b, c) == Moved()
+    assert brought_up(world, names(world, A), b, c) == MovedCells()
     assert tombstones(world.box) == []
     assert owns(world.box) == names(world)
     assert left_over(world, names(world, B, C)) == sorted(names(world, B, C)), "the box that is there asks for them"
     assert move(world, names(world, B, C), world.box.channel).taken == dict.fromkeys(names(world, B, C), "box-0")
     give(world.boxes[1], b, c)
-    assert brought_up(world, names(world, A), b, c) == Moved()
+    assert brought_up(world, names(world, A), b, c) == MovedCells()
     assert owns(world.box) == names(world, A)
     assert tombstones(world.box) == sorted(names(world, B, C))
 

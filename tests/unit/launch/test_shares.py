@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
-from sweepstack.launch.cell_shares import Asked, AskedBox, BoxSeen, Known, Shares, by_names_alone, shares
+from sweepstack.launch.cell_shares import AskedBox, BoxSeen, Shares, SplitFacts, SplitQuestion, by_names_alone, shares
 from sweepstack.onbox.common.cell_durations import Took, durations
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def asked(cells: int, *boxes: str, **wants: str) -> Asked:
+def asked(cells: int, *boxes: str, **wants: str) -> SplitQuestion:
     made = tuple(Cell(name=f"seed{n}", params={"seed": n}) for n in range(cells))
     where = {box: AskedBox(want=wants.get(box, "running")) for box in boxes}
-    return Asked(project="p", stack="s", pull_to="r", cells=made, boxes=where)
+    return SplitQuestion(project="p", stack="s", pull_to="r", cells=made, boxes=where)
 
 
 def box(*given: int, reachable: bool = True, there: bool = True, machine: str = "", **states: list[int]) -> BoxSeen:
@@ -36,9 +36,9 @@ def box(*given: int, reachable: bool = True, there: bool = True, machine: str = 
     return BoxSeen(there, machine, names, Journal(cells=cells), reachable)
 
 
-def known(verified: int = 0, took: list[Took] | None = None, **boxes: BoxSeen) -> Known:
+def known(verified: int = 0, took: list[Took] | None = None, **boxes: BoxSeen) -> SplitFacts:
     names = {name.replace("_", "-"): seen for name, seen in boxes.items()}
-    return Known(NOW, names, {f"seed{n}" for n in range(verified)}, {}, took or [])
+    return SplitFacts(NOW, names, {f"seed{n}" for n in range(verified)}, {}, took or [])
 
 
 def numbers(found: Shares, name: str) -> set[int]:
@@ -64,14 +64,14 @@ def test_while_a_teardown_is_open_its_boxes_are_declared() -> None:
     """Their create refuses, and says what to type. Where no cell is left, none would be rented, and `up` may clear."""
     both = {"a": AskedBox(want="gone"), "b": AskedBox()}
     left = asked(2, "a", "b").model_copy(update={"boxes": both})
-    assert "b" in shares(left, Known(NOW, {}, {"seed0"}, ending={"b"})).cells
-    assert "a" in shares(left, Known(NOW, {}, {"seed0"}, ending={"a"})).cells
-    assert shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, ending={"b"})).cells == {}
+    assert "b" in shares(left, SplitFacts(NOW, {}, {"seed0"}, ending={"b"})).cells
+    assert "a" in shares(left, SplitFacts(NOW, {}, {"seed0"}, ending={"a"})).cells
+    assert shares(asked(2, "a", "b"), SplitFacts(NOW, {}, {"seed0", "seed1"}, ending={"b"})).cells == {}
 
 
 def test_a_box_whose_birth_record_is_lost_is_declared() -> None:
     """Its create asks the platform for it, and rents none for a finished sweep."""
-    assert list(shares(asked(2, "a", "b"), Known(NOW, {}, {"seed0", "seed1"}, unrecorded={"b"})).cells) == ["b"]
+    assert list(shares(asked(2, "a", "b"), SplitFacts(NOW, {}, {"seed0", "seed1"}, unrecorded={"b"})).cells) == ["b"]
 
 
 def test_started_cells_stay_and_the_others_are_even() -> None:
@@ -111,10 +111,10 @@ def test_a_gone_box_and_an_old_generation_hold_nothing() -> None:
 
 def test_a_retry_is_work_again_on_its_box() -> None:
     seen = known(1, a=box(sealed=[0, 1]))
-    again = Known(NOW, seen.boxes, {"seed0"}, {"seed1": 1}, [])
+    again = SplitFacts(NOW, seen.boxes, {"seed0"}, {"seed1": 1}, [])
     assert shares(asked(2, "a"), again).left == {"a": 1}
     assert shares(asked(2, "a"), seen).left == {"a": 0}
-    all_gone = Known(NOW, {}, {"seed0"}, {"seed1": 1}, [])
+    all_gone = SplitFacts(NOW, {}, {"seed0"}, {"seed1": 1}, [])
     assert shares(asked(2, "a", "b"), all_gone).left == {"a": 1}, "one box, and no second one"
 
 
@@ -138,8 +138,8 @@ def test_the_longest_cells_go_apart() -> None:
     cells = tuple(Cell(name=f"w{w}-s{s}", params={"w": w, "s": s}) for w in (1, 8) for s in range(6))
     took = [Took("w1-s0", "a", 10.0), Took("w8-s0", "a", 100.0), Took("w1-s1", "b", 11.0), Took("w8-s1", "b", 97.0)]
     boxes = {"a": AskedBox(), "b": AskedBox()}
-    ask = Asked(project="p", stack="s", pull_to="r", cells=cells, boxes=boxes)
-    seen = Known(NOW, {}, {one.cell for one in took}, {}, took)
+    ask = SplitQuestion(project="p", stack="s", pull_to="r", cells=cells, boxes=boxes)
+    seen = SplitFacts(NOW, {}, {one.cell for one in took}, {}, took)
     found = shares(ask, seen)
     left = Counter(box for box, names in found.cells.items() for name in names if name[:2] == "w8" and name[4] > "1")
     assert left == {"a": 2, "b": 2}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweepstack.extensions.authoring import box_answers as facts
-from sweepstack.extensions.authoring.box_answers import Answer, Mark
+from sweepstack.extensions.authoring.box_answers import FactAnswer, Mark
 from sweepstack.extensions.authoring.stamp_patch import NoStamps, propose, stamped
 from sweepstack.onbox.visit import facts as probe_box
 from sweepstack.profiles import dates
@@ -41,19 +41,19 @@ def profile(request: pytest.FixtureRequest) -> Profile:
     return load_profile(request.param)
 
 
-def one(answers: list[Answer], fact: str, words: str = "") -> Answer:
+def one(answers: list[FactAnswer], fact: str, words: str = "") -> FactAnswer:
     (found,) = [answer for answer in answers if answer.fact == fact and words in answer.says]
     return found
 
 
-def judged(profile: Profile, **changes: Any) -> list[Answer]:
-    return facts.judge(profile, {**HEALTHY, **changes}, HEALTHY)
+def judged(profile: Profile, **changes: Any) -> list[FactAnswer]:
+    return facts.compare_with_profile(profile, {**HEALTHY, **changes}, HEALTHY)
 
 
 def ask(profile: Profile, box: Path, *, mark: Mark, word: str = "sweepstack-livetest-") -> dict[str, Any]:
     command = facts.question(profile, word, mark=mark, hosts=())
     command = [sys.executable, *command[1:]]
-    return facts.read(subprocess.run(command, cwd=box, check=True, capture_output=True, text=True).stdout)
+    return facts.parse_answers(subprocess.run(command, cwd=box, check=True, capture_output=True, text=True).stdout)
 
 
 def test_the_probe_marks_tiers_and_finds_the_marks(profile: Profile, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_no_mirror_and_no_answer(profile: Profile) -> None:
     some = {"pypi.org": True, "huggingface.co": False}
     answer = one(judged(profile, hosts=some), "china_mirror_needed")
     assert answer.verdict == ("told" if profile.china_mirror_needed is None else "contradicted")
-    answers = facts.judge(profile, {}, None)
+    answers = facts.compare_with_profile(profile, {}, None)
     assert {answer.verdict for answer in answers} == {"no answer"}
     assert stamped(answers) == []
 
@@ -129,15 +129,15 @@ def test_a_box_without_internet_contradicts_nothing(profile: Profile) -> None:
 
 def test_a_tier_that_a_stop_wiped(profile: Profile) -> None:
     after = {"tiers": {**HEALTHY["tiers"], "data": {"there": True, "marked": False}}}
-    answers = facts.judge(profile, HEALTHY, after)
+    answers = facts.compare_with_profile(profile, HEALTHY, after)
     assert one(answers, "tiers", "data survives a stop").verdict == "contradicted"
     assert one(answers, "tiers", "scratch survives a stop").verdict == "agrees"
 
 
 def test_an_answer_that_is_none() -> None:
-    assert facts.read('warning: x\n{"a": 1}\n') == {"a": 1}
+    assert facts.parse_answers('warning: x\n{"a": 1}\n') == {"a": 1}
     with pytest.raises(ValueError, match="no answer"):
-        facts.read("bash: python3: command not found\n")
+        facts.parse_answers("bash: python3: command not found\n")
 
 
 # the patch

@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.extensions.authoring import box_answers as facts
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.profiles.load import load_profile
 from tests.live import loop, run
 from tests.live.journey import Failed
@@ -57,7 +57,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
     its = rental(PLATFORM)
     customers = its.open(VirtualClock(scale=1.0), Options(boot_reads=0))
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
-    monkeypatch.setattr(probe, "ON", False)
+    monkeypatch.setattr(reach_box, "ON", False)
     with SimServer(customers.sim) as server:
         for name, value in {
             its.url: server.api,
@@ -88,8 +88,8 @@ class Played:
         assert self.run.held("box")
         self.then()
 
-    def facts(self) -> list[facts.Answer]:
-        return facts.judge(load_profile(PLATFORM), HEALTHY, HEALTHY)
+    def facts(self) -> list[facts.FactAnswer]:
+        return facts.compare_with_profile(load_profile(PLATFORM), HEALTHY, HEALTHY)
 
 
 @pytest.fixture

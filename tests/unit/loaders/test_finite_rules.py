@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import Job, read_all
+from sweepstack.loaders.pool import FileToRead, read_all
 from tests.unit.evidence.torchzip import save, tensor
 from tests.unit.evidence.world import safetensors_bytes
 
@@ -126,7 +126,7 @@ def test_masks_may_be_infinite_by_design_and_never_nan(path: Path) -> None:
 def test_a_worker_is_told_the_names(path: Path) -> None:
     save({"w": WEIGHTS, "m": row(np.nan, 1), "mask": row(-np.inf, 0)}, path)
     spec = ArtifactSpec(path="best.pt", load="torch", finite=("w", "mask"), infinite=("mask",))
-    ((_, found),) = read_all([Job(str(path), spec, None, None)])
+    ((_, found),) = read_all([FileToRead(str(path), spec, None, None)])
     assert (found.ok, found.notes) == (True, ("2 non-finite (m, mask)",))
 
 

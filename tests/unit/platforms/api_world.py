@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from tests.addresses import at_a_new_address
 from tests.simulators.core import SimServer
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=Simulator)
 
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, key: str) -> None:
     """The key in its variable, a pace of tests, and no machine behind a box. `tmp_path`: for notes and locks."""
-    monkeypatch.setattr(probe, "ON", False)
+    monkeypatch.setattr(reach_box, "ON", False)
     monkeypatch.setenv(variable, key)
     monkeypatch.setenv(PACE_VARIABLE, "0.01")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

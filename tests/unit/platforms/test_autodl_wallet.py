@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.billing.balance import Left
+from sweepstack.billing.balance import BalanceLeft
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor.finding import Finding
 from sweepstack.config.stack_config import StackConfig
@@ -16,7 +16,7 @@ from sweepstack.core.extensions import adapters
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.autodl.wallet import CNY_PER_USD, Api, AutodlWallet, connect, refused
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import HttpAnswer
 from sweepstack.platforms.registry import has_wallet, payer
 from sweepstack.status.money import runways
 from tests.simulators.autodl import LIST, OFF, WALLET, AutodlSim
@@ -39,7 +39,7 @@ def usd() -> float:
     return wallet.balance().usd
 
 
-def left() -> Left:
+def left() -> BalanceLeft:
     found = left_at("autodl")
     assert found is not None
     return found
@@ -100,7 +100,7 @@ def test_a_read_is_asked_again_although_it_is_a_post(autodl: AutodlSim) -> None:
     ],
 )
 def test_each_refusal_is_its_error_whatever_its_status(code: str | None, status: int, error: type[Exception]) -> None:
-    found = refused(Api("a-token").http, Answer(status, {"code": code, "msg": "why", "data": None}), "the balance")
+    found = refused(Api("a-token").http, HttpAnswer(status, {"code": code, "msg": "why", "data": None}), "the balance")
     assert type(found) is error
     assert "why" in str(found)
 
@@ -167,7 +167,7 @@ def test_status_counts_the_wallet_s_boxes_against_it() -> None:
     base = snapshot("ssh")
     [one] = base.box_snapshots
     box = one.box.model_copy(update={"adapter": HOST, "platform": "autodl"})
-    seen = replace(base, box_snapshots=(replace(one, box=box),), balances=(Left("autodl", 6.0, said="¥45.00"),))
+    seen = replace(base, box_snapshots=(replace(one, box=box),), balances=(BalanceLeft("autodl", 6.0, said="¥45.00"),))
     [shown] = runways(seen, None)
     assert shown.hours == pytest.approx(12.0)
     assert shown.short

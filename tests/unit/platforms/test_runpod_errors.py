@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweepstack.onbox.common.errors import InsufficientFunds, NoCapacity, NotAuthorized, PlatformError, RequestRefused
-from sweepstack.platforms.common.http_client import Answer, HttpClient
+from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.runpod.states import refused
 
 HTTP = HttpClient("RunPod", "http://127.0.0.1:1", "", key_hint="RUNPOD_API_KEY")
@@ -35,7 +35,7 @@ ROWS: list[tuple[int, str, type[PlatformError]]] = [
 
 @pytest.mark.parametrize(("status", "text", "kind"), ROWS)
 def test_each_refusal_is_its_error_and_keeps_its_text(status: int, text: str, kind: type[PlatformError]) -> None:
-    error = refused(HTTP, Answer(status, {"detail": text}, text), "2× L4")
+    error = refused(HTTP, HttpAnswer(status, {"detail": text}, text), "2× L4")
     assert type(error) is kind
     assert text in str(error)
     assert "2× L4" in str(error)

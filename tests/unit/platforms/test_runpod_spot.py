@@ -28,7 +28,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Constraints
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told, Wait
-from sweepstack.platforms.common.http_client import Answer
+from sweepstack.platforms.common.http_client import HttpAnswer
 from sweepstack.platforms.runpod import create, offers
 from sweepstack.platforms.runpod.platform import RunpodPlatform
 from sweepstack.platforms.runpod.states import NOT_SAID, TAKEN, why_still
@@ -219,7 +219,7 @@ def test_each_refusal_is_what_it_says_and_new_words_prove_nothing(
     status: int, text: str, kind: type[Exception]
 ) -> None:
     try:
-        said: Exception = offers._spot_refusal(Answer(status, {}, text), offers.RENT, "a spot pod")
+        said: Exception = offers._spot_refusal(HttpAnswer(status, {}, text), offers.RENT, "a spot pod")
     except PlatformError as error:
         said = error
     assert type(said) is kind

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.cli.commands.confirm.host import trust_host
 from sweepstack.cli.output import NO, YES, Out

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.onbox.common.errors import (
     ConfigError,
     NotYetGone,

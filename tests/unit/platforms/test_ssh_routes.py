@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.host_keys import HostKeyChanged
+from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable

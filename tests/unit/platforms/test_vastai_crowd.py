@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.vastai import api, power
 from sweepstack.platforms.vastai.api import QUOTAS, forget
 from sweepstack.platforms.vastai.platform import VastPlatform
@@ -42,7 +42,7 @@ def sim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pat
             "XDG_DATA_HOME": str(tmp_path),
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(probe, "ON", False)
+        monkeypatch.setattr(reach_box, "ON", False)
         # In the time of tests it is half a second, and a busy machine takes longer for a list of 5000.
         monkeypatch.setattr(power, "STOP_SECONDS", 6000.0)
         monkeypatch.setattr(power, "GONE_SECONDS", 6000.0)

@@ -25,7 +25,7 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.http_client import ATTEMPTS
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
@@ -52,7 +52,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv("VAST_API_KEY", f"k3y-0123456789abcdef-{next(keys)}")
     monkeypatch.setenv(PACE_VARIABLE, "0.002")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(probe, "ON", False)
+    monkeypatch.setattr(reach_box, "ON", False)
     # At the pace of tests each is a tenth of a second, and a busy machine takes longer.
     monkeypatch.setattr(power, "STOP_SECONDS", 30_000.0)
     monkeypatch.setattr(power, "GONE_SECONDS", 30_000.0)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common import probe, single_flight
+from sweepstack.platforms.common import reach_box, single_flight
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.rate_limit import PACE_VARIABLE
 from sweepstack.platforms.vastai import api, power
@@ -35,7 +35,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setenv("VAST_API_KEY", "k3y-0123456789abcdef-of-many")
     monkeypatch.setenv(PACE_VARIABLE, "0.01")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(probe, "ON", False)
+    monkeypatch.setattr(reach_box, "ON", False)
     # In the time of tests it is 200 ms, and a busy machine takes longer for two looks.
     monkeypatch.setattr(api, "LATELY_SECONDS", 1e6)
     yield world

@@ -18,11 +18,11 @@ from components.box import job_input
 from sweepstack.config.file import parse_document
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.resolve import resolve
-from sweepstack.profiles.store_plan import plan_store
+from sweepstack.profiles.volume_stack_plan import plan_store
 from tests.unit.config.helpers import GOOD, write
 
 LOADED = {"sections", "gotchas", "unavailable"}
@@ -170,7 +170,7 @@ class World:
             if repeated and all(one["type"] == "value_error" for one in error.errors()):
                 return (str(error),)
             raise NoValue from error
-        said = [str(facts.facts_of(profile, dates.today()))]
+        said = [str(dated_facts.facts_of(profile, dates.today()))]
         for config in self.configs:
             try:
                 if isinstance(config, StoreConfig):

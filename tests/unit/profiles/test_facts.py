@@ -11,8 +11,8 @@ import pytest
 
 from sweepstack.config.override import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.profiles.dated_facts import covers, facts_of, notes, problems, stale_under
 from sweepstack.profiles.dates import age_in_months, source_problems
-from sweepstack.profiles.facts import covers, facts_of, notes, problems, stale_under
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile
 

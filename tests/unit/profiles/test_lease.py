@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from components.box import job_input
-from sweepstack.core.lease import LeaseFacts
-from sweepstack.operations.lease import on_box
+from sweepstack.core.lease_terms import LeaseFacts
+from sweepstack.operations.lease_renewal import on_box
 from sweepstack.platforms import registry
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import FOLDER, load_profile

@@ -29,7 +29,7 @@ from sweepstack.profiles.load import load_profile, load_profiles, platforms
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
-from sweepstack.profiles.store_plan import plan_store
+from sweepstack.profiles.volume_stack_plan import plan_store
 from sweepstack.status.engine.state import StackState
 from tests.unit.config.helpers import GOOD, write
 

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from sweepstack.config.override import AcceptedFact
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.load import load_profile, platforms
 from tests.accepted_facts import accepted_today
 
@@ -24,5 +24,7 @@ def test_what_the_suite_accepts_is_what_an_approval_asks_for(
     profile = load_profile(name)
     accepted = {fact: AcceptedFact.model_validate(given) for fact, given in accepted_today([name]).items()}
     for verb in ("destroy", "stop", "volume"):
-        assert facts.stale_under(profile, verb, accepted, day) == ()  # type: ignore[arg-type]
-    assert facts.problems(accepted, {name: profile}, day) == [], "and no stack file is refused for naming too many"
+        assert dated_facts.stale_under(profile, verb, accepted, day) == ()  # type: ignore[arg-type]
+    assert dated_facts.problems(accepted, {name: profile}, day) == [], (
+        "and no stack file is refused for naming too many"
+    )

@@ -12,14 +12,14 @@ import pytest
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.loaders.base import LoadResult
 from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import Job
+from sweepstack.loaders.pool import FileToRead
 from tests.compiled import ship_compiled
 from tests.simulators.machines import require
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import Sweep
 
 
-def read_here(jobs: Iterable[Job], **_: Any) -> Iterator[tuple[Job, LoadResult]]:
+def read_here(jobs: Iterable[FileToRead], **_: Any) -> Iterator[tuple[FileToRead, LoadResult]]:
     """Loads in this process: what makes a copy good is not at stake here."""
     for job in jobs:
         yield job, load(job.path, job.spec, job.sha256, expected_size=job.size)

@@ -37,11 +37,11 @@ from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.errors import StillCreating
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.platforms.local.platform import connect
-from sweepstack.provider.resources.base import Gone, Seen
+from sweepstack.provider.resources.base import Gone, ReadAnswer
 from sweepstack.provider.resources.box import BoxHandler
 from sweepstack.provider.resources.gate import GateHandler
 from sweepstack.provider.resources.identity import IdentityHandler
-from sweepstack.provider.resources.policy import IDENTITY_SEEN
+from sweepstack.provider.resources.policy_limits import IDENTITY_SEEN
 from sweepstack.provider.resources.queue import QueueHandler
 from sweepstack.provider.resources.volume import VolumeHandler
 from sweepstack.provider.session import Operation, Session, Severity
@@ -260,11 +260,11 @@ class Sweep:
         assert birth is not None
         return birth
 
-    def seen(self, box: BoxState) -> Seen[BoxInputs, BoxState]:
+    def seen(self, box: BoxState) -> ReadAnswer[BoxInputs, BoxState]:
         """What a refresh sees of a box that is not gone."""
         return _there(BOX.read(self.op(), box.native_id, box))
 
-    def seen_queue(self, queue: QueueState) -> Seen[QueueInputs, QueueState]:
+    def seen_queue(self, queue: QueueState) -> ReadAnswer[QueueInputs, QueueState]:
         return _there(QUEUE.read(self.op("Queue"), "q", queue))
 
     def states(self, box: BoxState) -> dict[str, str]:
@@ -337,7 +337,7 @@ class Sweep:
             processes.end_box(native_id, grace=0)
 
 
-def _there(seen: Seen[InputsT, StateT] | Gone) -> Seen[InputsT, StateT]:
+def _there(seen: ReadAnswer[InputsT, StateT] | Gone) -> ReadAnswer[InputsT, StateT]:
     assert not isinstance(seen, Gone)
     return seen
 

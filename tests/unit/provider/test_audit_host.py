@@ -13,7 +13,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.operations.strays.accounts import findings_in, without_duplicates
 from sweepstack.operations.strays.judge import with_details
-from sweepstack.operations.strays.known import Known, read_known
+from sweepstack.operations.strays.known_states import KnownStates, read_known
 from sweepstack.platforms.registry import load_platform
 from sweepstack.teardown.ownership import who
 from tests.unit.provider.hosts import HostSweep
@@ -24,7 +24,7 @@ def test_a_host_is_asked_whose_stack_was_removed_and_listed_once(
 ) -> None:
     """No state names it, and a second stack file has another address of it."""
     box = hosts.box()
-    monkeypatch.setattr("sweepstack.operations.strays.known.list_stacks", lambda *_, **__: [])
+    monkeypatch.setattr("sweepstack.operations.strays.known_states.list_stacks", lambda *_, **__: [])
     address = hosts.hosts["box-0"].address
     assert "127.0.0.1" in address
     root, marker = hosts.project, hosts.store.marker
@@ -51,7 +51,7 @@ def test_a_rented_host_is_emptied_and_bills_on(hosts: HostSweep, monkeypatch: py
     platform = load_platform(adapter)
     request = BoxRequest("sweepstack-zzzzzzzzzz-b-g1", "b", 0.5, {}, {}, rented=word == "as it is made now")
     made = platform.create(request, wait=Wait(60))
-    monkeypatch.setattr(audit_command, "read_known", lambda _: Known())
+    monkeypatch.setattr(audit_command, "read_known", lambda _: KnownStates())
     (hosts.project / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     with pytest.raises(No, match="is not proved: nothing of it is left on its host, which bills on"):
         end_stray(

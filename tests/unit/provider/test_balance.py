@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.balance import Left
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.billing.balance import BalanceLeft
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations import balances
 from sweepstack.platforms.vastai.platform import VastPlatform
@@ -99,7 +99,7 @@ def test_a_box_that_is_there_is_adopted_whatever_is_left(sweep: Sweep, sim: Vast
 def test_other_boxes_of_the_account_count(sweep: Sweep, sim: VastSimulator, monkeypatch: pytest.MonkeyPatch) -> None:
     op = sweep.op()
     expect(op, 6.0)
-    monkeypatch.setattr(before_renting, "left_at", lambda adapter: Left(adapter, 5.0, True, per_hour=2.0))
+    monkeypatch.setattr(before_renting, "left_at", lambda adapter: BalanceLeft(adapter, 5.0, True, per_hour=2.0))
     with pytest.raises(SweepstackError, match=r"\(\$2\.00/h of it bills there already\)"):
         shown(sweep, op)
 
@@ -141,11 +141,11 @@ def test_who_does_not_answer_in_time_leaves_it_unknown_and_is_no_refusal(
 ) -> None:
     monkeypatch.setattr(balances, "BALANCE_SECONDS", 0.2)
     monkeypatch.setattr(VastPlatform, "balance", lambda self: time.sleep(5))
-    assert balances.left_at("vastai") == Left("vastai", None, why="it did not answer within 0.2 s")
+    assert balances.left_at("vastai") == BalanceLeft("vastai", None, why="it did not answer within 0.2 s")
     shown(sweep, sweep.op())
     assert "so when it ends the boxes is not known: it did not answer within 0.2 s" in sweep.said.warnings
 
 
 def test_a_key_that_may_not_see_it_leaves_it_unknown(sim: VastSimulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VastPlatform, "balance", lambda self: None)
-    assert balances.left_at("vastai") == Left("vastai", None, why="this key may not see it")
+    assert balances.left_at("vastai") == BalanceLeft("vastai", None, why="this key may not see it")

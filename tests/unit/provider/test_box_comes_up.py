@@ -14,8 +14,8 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import observe
-from sweepstack.provider.resources import stop, teardown
-from sweepstack.provider.resources.policy import IDENTITY_SEEN
+from sweepstack.provider.resources import run_or_stop, teardown
+from sweepstack.provider.resources.policy_limits import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import waiting_cost
@@ -201,19 +201,19 @@ def queue_of(spot: Spot) -> QueueState:
 
 
 def test_a_queue_waits_for_its_box_to_run(spot: Spot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop, "LAG_SECONDS", 3000.0)
+    monkeypatch.setattr(run_or_stop, "LAG_SECONDS", 3000.0)
     queue = queue_of(spot)
     spot.outbid()
     spot.sim.act("set", {"start_reads": SHOWN_AS_ENDED})
     spot.sim.act("price", {"machine": 1, "min_bid": 0.2})
-    assert stop.start_again(spot.op(), teardown.context_of(queue), queue)
+    assert run_or_stop.start_again(spot.op(), teardown.context_of(queue), queue)
     assert spot.outline()["actual_status"] == "running"
 
 
 def test_a_queue_whose_box_does_not_come_up_is_remembered_whole(spot: Spot) -> None:
     queue = queue_of(spot)
     spot.sim.act("die", {"id": spot.native_id})
-    error = still_creating(lambda: stop.start_again(spot.op(), teardown.context_of(queue), queue))
+    error = still_creating(lambda: run_or_stop.start_again(spot.op(), teardown.context_of(queue), queue))
     assert error.identifier == f"{spot.native_id}/queue"
     assert QueueState.model_validate(error.outputs) == queue
 

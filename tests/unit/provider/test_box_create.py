@@ -13,7 +13,7 @@ import pytest
 
 from sweepstack.core.records import Lease, Receipt, ReceiptBox, Teardown
 from sweepstack.core.resources import BoxState
-from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
+from sweepstack.evidence.sweep_holder import Takeover, backend_name, take_over
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import (

@@ -132,7 +132,7 @@ def test_a_cell_that_joined_after_the_approval_is_refused(sweep: Sweep) -> None:
 def test_a_cleared_box_ends_and_what_survives_is_named(sweep: Sweep) -> None:
     box = sweep.cleared()
     durable = picture(sweep.volume_root)
-    counted = ending.judge(ending.context_of(box), box, box.approval, full=False).verdict.unclaimed
+    counted = ending.judge_end(ending.context_of(box), box, box.approval, full=False).verdict.unclaimed
     assert (counted.files, counted.problem) == (0, ""), f"what a real runner leaves is known by name: {counted.words}"
     live = sweep.seen(box).inputs.live
     assert live is not None

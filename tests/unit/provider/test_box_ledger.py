@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import Bill, spent
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.platform import Wait
-from sweepstack.provider.resources.base import Seen
+from sweepstack.provider.resources.base import ReadAnswer
 from sweepstack.provider.resources.error_context import naming
 from tests.unit.provider.support import BOX, FACTS, Sweep, still_creating
 
@@ -54,7 +54,7 @@ def test_the_whole_ledger_is_read_once_for_all_boxes_of_a_look(sweep: Sweep, mon
     monkeypatch.setattr(EvidenceStore, "ledger", ledger)
     op = sweep.op()
     for box in boxes:
-        assert isinstance(BOX.read(op, box.native_id, box), Seen)
+        assert isinstance(BOX.read(op, box.native_id, box), ReadAnswer)
     assert sum(whole) == 1
     for box in boxes:
         assert f"box {box.name} LOCKED: 0 of 0 cells verified; $0.50/h, $12.00/day; $0.00 so far" in sweep.said.infos

@@ -15,7 +15,7 @@ from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.power import stop_box
-from sweepstack.provider.resources import stop
+from sweepstack.provider.resources import run_or_stop
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.provider.session import Severity
 from sweepstack.teardown.box_context import BoxContext
@@ -85,7 +85,7 @@ def test_a_refused_delete_says_what_survives_a_month(sweep: Sweep) -> None:
 def test_what_cells_leave_on_their_way_out_keeps_the_box_from_its_stop(sweep: Sweep) -> None:
     """Nothing was at risk when the stop was allowed. The runner's end is a SIGTERM, on which cells may write."""
     box = sweep.box(teardown=RELEASES)
-    pause = stop.judge(context_of(box), box, full=True)
+    pause = run_or_stop.judge(context_of(box), box, full=True)
     assert pause is not None
     assert pause.verdict.way == "nothing-at-risk"
     left = sweep.root(box) / "scratch" / "last-words.bin"
@@ -153,7 +153,7 @@ def test_a_stop_of_ours_is_counted_at_what_the_platform_says(sweep: Sweep, said:
     box = sweep.box(teardown=RELEASES)
     context = BoxContext(context_of(box).facts, "local", platform=Says(default_root()))
     stopping = box.model_copy(update={"want": "stopped"})
-    record = stop.converge(sweep.op(), context, stopping)
+    record = run_or_stop.converge(sweep.op(), context, stopping)
     assert record.phase is Phase.STOPPED
     (entry,) = [one for one in sweep.store.ledger(box.native_id)[0] if one.phase == "stopped"]
     assert entry.price_per_hour == counted

@@ -24,8 +24,8 @@ from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.strays.accounts import findings_in
-from sweepstack.operations.strays.known import Known
-from sweepstack.operations.strays.sweep import search, with_forgotten
+from sweepstack.operations.strays.beside_sweep import search, with_forgotten
+from sweepstack.operations.strays.known_states import KnownStates
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.snapshot import Snapshot
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
@@ -100,12 +100,12 @@ def test_a_sweep_does_not_end_with_it(sweep: HostSweep, box: BoxState, record: s
 def test_an_audit_names_it(sweep: HostSweep, box: BoxState) -> None:
     adapter = sweep.adapter()
 
-    def boxes(known: Known) -> list[Stray]:
+    def boxes(known: KnownStates) -> list[Stray]:
         return [found for found in findings_in(adapter, sweep.platform, known) if found.kind == "box"]
 
-    (found,) = boxes(Known(states={"sweep-t": sweep.stack_state(box)}))
+    (found,) = boxes(KnownStates(states={"sweep-t": sweep.stack_state(box)}))
     assert (found.standing, found.phase, found.price_per_hour) == ("known", "ending", 0.5)
-    known = Known(births={"sweep-t": sweep.store.births()})
+    known = KnownStates(births={"sweep-t": sweep.store.births()})
     assert boxes(known) == []
     (problem,) = known.problems
     assert f"({box.native_id} on {adapter}, $0.50/h) is on record as rented: {BILLS_ON}" in problem

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import InsufficientFunds, PlatformError, RateLimited, StillCreating, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.provider.resources.error_context import became, naming

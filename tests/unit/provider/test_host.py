@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pulumi  # noqa: F401 - before sweepstack.provider.protocol, which else leaves an empty shell for other tests
+import pulumi  # noqa: F401 - before sweepstack.provider.grpc_stubs, which else leaves an empty shell for other tests
 import pytest
 from google.protobuf import empty_pb2
 
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
-from sweepstack.provider import dispatch, host
-from sweepstack.provider.protocol import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
-from sweepstack.provider.resources.policy import IDENTITY_SEEN
+from sweepstack.provider import dispatch, grpc_service
+from sweepstack.provider.grpc_stubs import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
+from sweepstack.provider.resources.policy_limits import IDENTITY_SEEN
 from sweepstack.provider.session import Operation, Session, Severity
 from sweepstack.provider.wire import SECRET_SIGNATURE, SIGNATURE_KEY, to_python, to_struct
 from tests.screens import too_long
@@ -45,7 +45,7 @@ def session(sweep: Sweep) -> Session:
 @pytest.fixture
 def stub(session: Session) -> Iterator[Any]:
     """The engine's end of a plugin."""
-    server, address = serving(host.Servicer(session), provider_pb2_grpc.add_ResourceProviderServicer_to_server)
+    server, address = serving(grpc_service.Servicer(session), provider_pb2_grpc.add_ResourceProviderServicer_to_server)
     with grpc.insecure_channel(address) as channel:
         yield Stub(channel)
     server.stop(0)
@@ -250,7 +250,7 @@ def test_cancel_sets_the_sign(stub: Any, session: Session) -> None:
 
 def test_what_the_engine_asks_first(stub: Any) -> None:
     assert stub.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address="x")).accept_secrets
-    assert stub.GetPluginInfo(empty_pb2.Empty()).version == host.VERSION
+    assert stub.GetPluginInfo(empty_pb2.Empty()).version == grpc_service.VERSION
     assert json.loads(stub.GetSchema(provider_pb2.GetSchemaRequest()).schema)["name"] == "sweepstack"
     given = to_struct({"a": 1})
     assert to_python(stub.CheckConfig(provider_pb2.CheckRequest(news=given)).inputs) == {"a": 1}
@@ -277,7 +277,7 @@ def test_lines_reach_the_engine_with_their_weight(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CLOUD_API_KEY", "hunter2hunter2")
     engine = Engine()
     server, address = serving(engine, engine_pb2_grpc.add_EngineServicer_to_server)
-    lines = host.EngineLog(address)
+    lines = grpc_service.EngineLog(address)
     lines.emit(Severity.PROGRESS, "urn:a", "waiting")
     lines.emit(Severity.INFO, "urn:a", "with hunter2hunter2")
     lines.emit(Severity.WARNING, "urn:b", "LOCKED")
@@ -294,9 +294,9 @@ def test_lines_reach_the_engine_with_their_weight(monkeypatch: pytest.MonkeyPatc
 
 def test_the_project_is_found_from_the_program_s_folder(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    assert host.project_root(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert grpc_service.project_root(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     (tmp_path / "Pulumi.yaml").touch()
-    assert host.project_root(tmp_path / "a" / "b") == tmp_path
+    assert grpc_service.project_root(tmp_path / "a" / "b") == tmp_path
 
 
 # Lines of a screen
@@ -332,7 +332,7 @@ def test_a_line_that_says_locked(sweep: Sweep) -> None:
     """Its first line is empty: without a terminal the engine repeats that on each row of the stack."""
     engine = Engine()
     server, address = serving(engine, engine_pb2_grpc.add_EngineServicer_to_server)
-    lines = host.EngineLog(address)
+    lines = grpc_service.EngineLog(address)
     box = sweep.box(BOXES[0], price_per_hour=12.5)
     op = Operation(Session(sweep.project, lines.emit), urn(name=BOXES[0]))
     dispatch.read(op, box.native_id, dispatch.to_properties(box), dispatch.to_properties(box))

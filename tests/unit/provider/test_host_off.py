@@ -22,13 +22,13 @@ from sweepstack.core.resources import BoxState
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.operations.strays.accounts import still_billed_boxes
-from sweepstack.operations.strays.known import Known
-from sweepstack.provider.resources.base import Gone, Seen
+from sweepstack.operations.strays.known_states import KnownStates
+from sweepstack.provider.resources.base import Gone, ReadAnswer
 from sweepstack.provider.session import Severity
 from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import Snapshot
 from sweepstack.teardown.close_box import still_billed
-from sweepstack.teardown.host_shutdown import forget_handover, handover_of, keep_handover
+from sweepstack.teardown.handover_records import forget_handover, handover_of, keep_handover
 from tests.unit.provider.host_world import BY_COMMAND, HostSweep, rented_host
 from tests.unit.provider.support import BOX, QUEUE, abandonment, action, approval_for, approved
 from tests.unit.provider.test_box_end import edited
@@ -145,7 +145,7 @@ def test_what_stands_still_bills_on_every_screen_until_a_person_saw_it_released(
     (rest,) = still_billed(known, spent(known, datetime.now(UTC)), known.births())
     assert (rest.box, rest.price_per_hour, rest.how) == ("box-0", 0.01, "power-off")
 
-    said = Known(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
+    said = KnownStates(births={"sweep-t": known.births()}, still_billed=[("sweep-t", rest)])
     (finding,) = still_billed_boxes(said)
     assert (finding.bills_unknown, finding.price_per_hour) == (True, 0.01)
     assert "confirm gone --stack sweep-t box-0" in finding.next
@@ -245,7 +245,7 @@ def test_a_wait_that_was_cut_off_is_taken_up(parked: HostSweep) -> None:
     assert parked.born().ended_how == "power-off"
     assert isinstance(BOX.read(parked.op(), box.native_id, box), Gone)
     forget_handover(parked.store, box.native_id)
-    assert isinstance(BOX.read(parked.op(), box.native_id, box), Seen), "without the record nobody knows"
+    assert isinstance(BOX.read(parked.op(), box.native_id, box), ReadAnswer), "without the record nobody knows"
 
 
 def test_another_box_at_work_on_the_same_host_keeps_it_on(parked: HostSweep) -> None:

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 import tests.unit.provider.test_host  # noqa: F401 - the real SDK of Pulumi first, for other tests of this process
-from sweepstack.provider.protocol import provider_pb2, provider_pb2_grpc
+from sweepstack.provider.grpc_stubs import provider_pb2, provider_pb2_grpc
 from sweepstack.provider.wire import to_struct
 from tests.conformance.harness import harness_class
 from tests.simulators.rental import rental, rentals

@@ -14,7 +14,7 @@ import pytest
 from sweepstack.cli.commands.confirm import Statement, never_rented
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
-from sweepstack.operations.strays.sweep import Search, search
+from sweepstack.operations.strays.beside_sweep import Search, search
 from sweepstack.platforms.common.rate_limit import paced
 from tests.simulators.vastai import Machine, VastSimulator
 from tests.unit.provider.support import BOX, STACK, Sweep

@@ -15,7 +15,7 @@ from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import YES, No
 from sweepstack.onbox.common import processes
 from sweepstack.onbox.common.errors import RequestRefused, TeardownRefused
-from sweepstack.operations.strays.sweep import search
+from sweepstack.operations.strays.beside_sweep import search
 from tests.unit.provider.host_world import HostSweep, rented_host
 from tests.unit.provider.support import FACTS, IDENTITY, abandonment, approval_for, approved
 from tests.unit.provider.test_rented_host import delete, say

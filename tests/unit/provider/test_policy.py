@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from sweepstack.config.policy import read
+from sweepstack.config.policy import parse_policy
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action
 from sweepstack.core.resources import BoxState, QueueState, VolumeInputs
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
-from sweepstack.provider.resources import stop, teardown
-from sweepstack.provider.resources.policy import IDENTITY_SEEN, Bound, box_problems
+from sweepstack.provider.resources import run_or_stop, teardown
+from sweepstack.provider.resources.policy_limits import IDENTITY_SEEN, Bound, box_problems
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, in_state
@@ -104,7 +104,7 @@ def test_a_price_of_the_stack_file_hides_no_ceiling_where_a_market_says_the_pric
     prices: dict[str, float], words: str
 ) -> None:
     """`overrides: {PLATFORM: {price_per_hour: 0.01}}` changes nothing of what is rented: `max_price` does."""
-    rules = Bound(rules=[read(PolicyText(text="max_price_per_hour: 4"))])
+    rules = Bound(rules=[parse_policy(PolicyText(text="max_price_per_hour: 4"))])
     found = [failure.reason for failure in box_problems(rules, prices, True)]
     assert [words in reason for reason in found] == ([True] if words else [])
     assert box_problems(rules, {"price_per_hour": 0.01, "max_price": 50}, False) == []
@@ -115,7 +115,7 @@ def test_a_price_of_the_stack_file_hides_no_ceiling_where_a_market_says_the_pric
     [("dear", "cheap", False), ("dear:lab", "cheap", True), ("cheap", "dear", True), ("dear", None, False)],
 )
 def test_a_program_can_t_name_another_platform_than_the_adapter(adapter: str, named: str | None, allowed: bool) -> None:
-    rules = Bound(rules=[read(PolicyText(text="platforms: cheap"))])
+    rules = Bound(rules=[parse_policy(PolicyText(text="platforms: cheap"))])
     assert (box_problems(rules, {"adapter": adapter, "platform": named}, False) == []) is allowed
 
 
@@ -444,7 +444,7 @@ def test_a_stopped_box_is_not_started_again_against_a_stricter_policy(
     policy(sweep, text)
     old = sweep.box_inputs(policy=box.policy)
     assert BOX.check(sweep.op(), old, sweep.box_inputs()).failures == [], "it runs, and goes on"
-    judge = teardown.judge
+    judge = teardown.judge_end
 
     def at_rest(*about: Any, **more: Any) -> Judgement:
         """The platform says that it is stopped: the local one can't stop a box."""
@@ -452,8 +452,8 @@ def test_a_stopped_box_is_not_started_again_against_a_stricter_policy(
         assert found.record is not None
         return replace(found, record=replace(found.record, phase=Phase.STOPPED))
 
-    monkeypatch.setattr(teardown, "judge", at_rest)
-    monkeypatch.setattr(stop, "check", lambda *about: [])
+    monkeypatch.setattr(teardown, "judge_end", at_rest)
+    monkeypatch.setattr(run_or_stop, "check", lambda *about: [])
     stays = sweep.box_inputs(want="stopped", policy=box.policy)
     assert BOX.check(sweep.op(), stays, sweep.box_inputs(want="stopped")).failures == []
     (refused,) = BOX.check(sweep.op(), stays, sweep.box_inputs()).failures

@@ -21,14 +21,14 @@ from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
 from sweepstack.cli.output import YES, No, Out, Unsure
 from sweepstack.cli.sources import Sources
 from sweepstack.core.resources import BoxState
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox, find
-from sweepstack.operations.strays.sweep import Search, search
-from sweepstack.provider.resources.base import Gone, Seen
-from sweepstack.teardown.host_shutdown import Handover, handover_of, keep_handover
+from sweepstack.operations.strays.beside_sweep import Search, search
+from sweepstack.provider.resources.base import Gone, ReadAnswer
+from sweepstack.teardown.handover_records import Handover, handover_of, keep_handover
 from tests.simulators.autodl import OFF
 from tests.unit.autodl_world import autodl_world
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host
@@ -120,7 +120,7 @@ def test_it_bills_on_at_every_look_until_a_word_and_a_failed_connect(
     rented.host.start()
     with pytest.raises(NotYetGone, match=r"ada confirmed its end, and .* still answers"):
         delete(rented, box)
-    assert isinstance(BOX.read(rented.op(), box.native_id, box), Seen)
+    assert isinstance(BOX.read(rented.op(), box.native_id, box), ReadAnswer)
     assert open_bill(rented, box) == 0.5
     rented.host.stop()
     delete(rented, box)

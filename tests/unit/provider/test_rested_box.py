@@ -16,7 +16,7 @@ from sweepstack.onbox.host.box_folders import default_root
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 from sweepstack.operations.observe import observe
-from sweepstack.provider.resources import stop, teardown
+from sweepstack.provider.resources import run_or_stop, teardown
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.teardown import box_context
 from tests.unit.provider.support import BOX, FACTS, GATE, QUEUE, Sweep, approval_for, approved
@@ -78,7 +78,7 @@ class Kept:
 
     def stop(self) -> None:
         wanted = self.box.model_copy(update={"want": "stopped"})
-        stop.converge(self.sweep.op(), context_of(wanted), wanted)
+        run_or_stop.converge(self.sweep.op(), context_of(wanted), wanted)
         self.box = self.box.model_copy(update={"phase": "stopped"})
 
     def up(self, **changes: Any) -> BoxState:
@@ -171,7 +171,7 @@ def test_no_look_stands_for_the_box(
     assert rest is not None
     assert rest.look is None, "fail closed: it has to be started"
     box = approved(kept.box, approval_for(kept.box, receipt=kept.receipt))
-    assert teardown.judge(context_of(box), box, box.approval, full=True).verdict.rests
+    assert teardown.judge_end(context_of(box), box, box.approval, full=True).verdict.rests
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_box_that_still_stops_is_not_known(kept: Kept, rental: Rental) -> None
     kept.stop()
     rental.phase = Phase.STOPPING
     box = approved(kept.box, approval_for(kept.box, receipt=kept.receipt))
-    assert not teardown.judge(context_of(box), box, box.approval, full=True).verdict.allowed
+    assert not teardown.judge_end(context_of(box), box, box.approval, full=True).verdict.allowed
 
 
 def test_an_up_starts_no_box_that_has_nothing_to_run(kept: Kept, rental: Rental) -> None:
@@ -197,7 +197,7 @@ def test_an_up_starts_no_box_that_has_nothing_to_run(kept: Kept, rental: Rental)
     assert given is not None
     more = {**given.cells, "c": given.code}
     kept.sweep.store.write_launch(given.model_copy(update={"cells": more}))
-    assert not stop.rests_for_good(context_of(kept.queue), kept.queue), "a cell of its queue has not run"
+    assert not run_or_stop.rests_for_good(context_of(kept.queue), kept.queue), "a cell of its queue has not run"
 
 
 @pytest.mark.parametrize(

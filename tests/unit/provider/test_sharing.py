@@ -9,17 +9,17 @@ import pytest
 
 from sweepstack.core.records import Again
 from sweepstack.evidence.traces import generations
-from sweepstack.launch.cell_shares import FUNCTION, Asked, AskedBox, Shares
-from sweepstack.launch.retries import RECORD, Retries, Retry, add, on_record
+from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion
+from sweepstack.launch.retries import RECORD, Retries, Retry, add, recorded_retries
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.session import Session, Severity
-from sweepstack.provider.sharing import answer, invoke
+from sweepstack.provider.split_invoke import answer, invoke
 from tests.unit.provider.support import QUEUE, STACK, Sweep
 
 
-def asked(sweep: Sweep, *boxes: str, stack: str = STACK) -> Asked:
+def asked(sweep: Sweep, *boxes: str, stack: str = STACK) -> SplitQuestion:
     where = {box: AskedBox(slots=2) for box in boxes}
-    return Asked(project="project", stack=stack, pull_to="results", cells=sweep.cells, boxes=where)
+    return SplitQuestion(project="project", stack=stack, pull_to="results", cells=sweep.cells, boxes=where)
 
 
 def test_started_cells_stay_and_the_new_box_gets_half_of_the_rest(sweep: Sweep) -> None:
@@ -72,12 +72,12 @@ def test_a_count_of_the_stack_file_runs_a_cell_again_as_sweepctl_retry_does(swee
     checked = QUEUE.check(sweep.op("Queue"), known, sweep.queue_inputs(box, retries=given))
     assert checked.inputs.retries == found.retries
     assert "queue of box-0: 1 to run again (a)" in sweep.said.text(Severity.INFO)
-    assert on_record(sweep.store) == {}, "a preview writes nothing"
+    assert recorded_retries(sweep.store) == {}, "a preview writes nothing"
     sweep.queue(box, retries=given)
     sweep.drained(box)
     *first, again_started = sweep.started()
     assert (sorted(first), again_started) == (["a a", "b b"], "a a")  # two slots: either may be the first
-    record = on_record(sweep.store)["a"]
+    record = recorded_retries(sweep.store)["a"]
     assert (record.again, record.reason) == (found.retries["a"], "cells.retry of the stack file")
     assert "@" in record.by
     assert told(a=1).retries == {} == told().retries
@@ -115,7 +115,9 @@ def test_receipts_are_read_for_a_box_without_a_birth_record_alone(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
-    monkeypatch.setattr("sweepstack.provider.sharing.generations", lambda store: looks.append(1) or generations(store))
+    monkeypatch.setattr(
+        "sweepstack.provider.split_invoke.generations", lambda store: looks.append(1) or generations(store)
+    )
     sweep.verified(sweep.trained())
     assert list(answer(sweep.project, asked(sweep, "box-0")).cells) == ["box-0"]
     assert not looks

@@ -15,15 +15,15 @@ from sweepstack.cli.output import YES, No, Out
 from sweepstack.cli.sources import Sources
 from sweepstack.core.observation import Existence
 from sweepstack.core.resources import BoxState
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import NotYetGone, Unproved
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.operations.observe import observe
 from sweepstack.operations.strays.accounts import findings_in
-from sweepstack.operations.strays.known import Known
-from sweepstack.operations.strays.sweep import search
+from sweepstack.operations.strays.beside_sweep import search
+from sweepstack.operations.strays.known_states import KnownStates
 from sweepstack.operations.volumes import end_check
-from sweepstack.operations.volumes.records import User
+from sweepstack.operations.volumes.mounting_sweeps import User
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState
 from sweepstack.teardown.box_context import BoxAt
 from tests.unit.provider.support import BOX, Sweep
@@ -88,7 +88,7 @@ def test_the_proof_is_waited_for_and_an_audit_and_the_next_destroy_go_on(sweep: 
     for part in (NOWHERE, "May still bill $0.50/h", "pulumi destroy --stack sweep-t; or, once its console shows that"):
         assert part in str(waits.value), str(waits.value)
     entry = BoxEntry.model_validate(box.model_dump(mode="json") | {"urn": f"urn:{box.name}"})
-    known = Known({"sweep-t": StackState("sweep-t", boxes=(entry,))})
+    known = KnownStates({"sweep-t": StackState("sweep-t", boxes=(entry,))})
     found = findings_in(box.adapter, sweep.platform, known)
     assert [(one.standing, one.phase) for one in found if one.native_id == box.native_id] == [("known", "unknown")]
     api.proved = True

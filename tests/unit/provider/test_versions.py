@@ -12,7 +12,7 @@ import pytest
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth
-from sweepstack.provider.resources import versions
+from sweepstack.provider.resources import code_mixing
 from sweepstack.teardown.box_context import BoxAt
 
 
@@ -39,10 +39,10 @@ def test_a_box_that_does_not_answer_holds_up_nobody_else(monkeypatch: pytest.Mon
         both.wait()
         return Observation(Existence.EXISTS, journal=Journal(head=box.native_id)), None
 
-    monkeypatch.setattr(versions, "observe", observe)
+    monkeypatch.setattr(code_mixing, "observe", observe)
     births = [born(f"local-{secrets.token_hex(4)}") for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(versions._live, births))
+        found = list(pool.map(code_mixing._live, births))
     assert [journal.head for journal in found if journal] == [birth.native_id for birth in births]
-    monkeypatch.setattr(versions, "observe", pytest.fail)
-    assert versions._live(births[0]) is found[0], "asked a moment ago"
+    monkeypatch.setattr(code_mixing, "observe", pytest.fail)
+    assert code_mixing._live(births[0]) is found[0], "asked a moment ago"

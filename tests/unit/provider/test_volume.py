@@ -13,16 +13,16 @@ import pytest
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Abandonment, Action
 from sweepstack.core.resources import BoxState, IdentityInputs, VolumeInputs, VolumeState
-from sweepstack.evidence.backend_lease import Takeover, backend_name, take_over
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import Takeover, backend_name, take_over
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
 from sweepstack.operations.volumes.end_check import take_inventory
-from sweepstack.operations.volumes.records import VERB, mountings, survey, write_inventory
+from sweepstack.operations.volumes.mounting_sweeps import VERB, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
-from sweepstack.provider.resources.base import Seen
+from sweepstack.provider.resources.base import ReadAnswer
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import read_owner, sign
@@ -45,9 +45,11 @@ class Keeper:
     def __init__(self, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sweep = sweep
         self.states: dict[str, StackState] = {}
-        monkeypatch.setattr("sweepstack.operations.volumes.records.list_stacks", lambda root: sorted(self.states))
+        monkeypatch.setattr(
+            "sweepstack.operations.volumes.mounting_sweeps.list_stacks", lambda root: sorted(self.states)
+        )
         for place in (
-            "sweepstack.operations.volumes.records.read_state",
+            "sweepstack.operations.volumes.mounting_sweeps.read_state",
             "sweepstack.provider.resources.volume.read_state",
             "sweepstack.provider.resources.teardown.read_state",
         ):
@@ -301,7 +303,7 @@ def test_a_stack_that_can_t_be_asked_keeps_it_and_is_named(keeper: Keeper, monke
         raise SweepstackError("pulumi said: no")
 
     keeper.states["b"] = StackState("b")
-    monkeypatch.setattr("sweepstack.operations.volumes.records.read_state", fail)
+    monkeypatch.setattr("sweepstack.operations.volumes.mounting_sweeps.read_state", fail)
     with pytest.raises(TeardownRefused, match="whether b uses it is not known: pulumi said: no"):
         keeper.delete(approved)
     assert keeper.there
@@ -402,7 +404,7 @@ def test_a_new_mount_of_nothing_is_refused_in_the_preview(keeper: Keeper) -> Non
 def test_what_read_saw_is_no_reason_for_an_update(keeper: Keeper) -> None:
     keeper.mount()
     seen = VOLUME.read(keeper.op(), keeper.volume.native_id, keeper.volume)
-    assert isinstance(seen, Seen)
+    assert isinstance(seen, ReadAnswer)
     assert seen.inputs.live is not None
     assert seen.inputs.live["used_by"] == ["sweep-t"]
     old = dispatch.to_properties(seen.inputs)

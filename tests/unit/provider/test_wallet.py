@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.resources import before_renting, market
 from tests.unit.autodl_world import autodl_world

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.provider.resources import stop
+from sweepstack.provider.resources import run_or_stop
 from tests.simulators.core import SimServer, VirtualClock
 from tests.simulators.vastai import Machine, VastSimulator
 
@@ -40,11 +40,11 @@ def vast_world(
             "SWEEPSTACK_API_PACE": pace,
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("sweepstack.platforms.common.probe.ON", False)
+        monkeypatch.setattr("sweepstack.platforms.common.reach_box.ON", False)
         # At the pace of tests it is half a second, and a busy machine takes longer.
         monkeypatch.setattr("sweepstack.platforms.vastai.power.STOP_SECONDS", 6000.0)
-        monkeypatch.setattr(stop, "ANSWER_SECONDS", 0.0)
-        monkeypatch.setattr(stop, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr(run_or_stop, "ANSWER_SECONDS", 0.0)
+        monkeypatch.setattr(run_or_stop, "POLL_SECONDS", 0.05)
         monkeypatch.setattr("sweepstack.provider.resources.create.public_key", lambda: "ssh-ed25519 AAAA test")
         yield sim
         sys.modules["sweepstack.platforms.vastai.api"].forget()

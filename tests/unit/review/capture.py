@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
-from sweepstack.cli.commands.review import gather
+from sweepstack.cli.commands.review import preview_and_look
 from sweepstack.cli.target import Target
 
 
 def main(stack: str, destroy: str) -> None:
     """`destroy`: "yes" for the review of a destroy."""
-    found = gather(Target.find(stack), destroy=destroy == "yes", base="")
+    found = preview_and_look(Target.find(stack), destroy=destroy == "yes", base="")
     print(json.dumps({"document": found.document, "live": found.live.model_dump(mode="json", exclude_defaults=True)}))
 
 

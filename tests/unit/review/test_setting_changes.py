@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.review.assess import WORDS
-from sweepstack.review.cell_changes import spelled
+from sweepstack.review.cell_changes import value_text
 from sweepstack.review.digest import BY_ITSELF
 from sweepstack.review.live import Roster
 from sweepstack.review.markdown import markdown
@@ -173,10 +173,10 @@ def test_a_text_is_never_taken_for_another_value() -> None:
     """A variable that is spelled like no value, like yes, like a number or like two, and the values themselves."""
     values: list[Any] = [True, False, 1, 1.5, [], {}, ["a", "b"], ["a, b"], "nothing", "known once it is made"]
     values += ["yes", "no", "1", "1.5", "an empty list", "an empty map", "a", " a", "a ", "a\nb", "", "NaN", "04", "2h"]
-    found = {spelled(value) for value in values}
+    found = {value_text(value) for value in values}
     assert len(found) == len(values)
     assert not found & {"nothing", "known once it is made"}
-    assert [spelled(value) for value in ("a", "2h", "50GB", "org/image:1")] == ["a", "2h", "50GB", "org/image:1"]
+    assert [value_text(value) for value in ("a", "2h", "50GB", "org/image:1")] == ["a", "2h", "50GB", "org/image:1"]
 
 
 texts = st.one_of(

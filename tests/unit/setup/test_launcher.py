@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweepstack.evidence.backend_lease import backend_name
+from sweepstack.evidence.sweep_holder import backend_name
 from tests.unit.setup.conftest import Checkout
 
 LINUX = sys.platform == "linux"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from sweepstack.billing.balance import Left
+from sweepstack.billing.balance import BalanceLeft
 from sweepstack.billing.ledger import Spent
 from sweepstack.billing.stray import Stray
 from sweepstack.cli.render import trouble
@@ -23,7 +23,7 @@ from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.host_shutdown import Handover
+from sweepstack.teardown.handover_records import Handover
 from tests.unit.entries import box_entry, queue_entry
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -155,7 +155,7 @@ def test_a_box_that_was_given_up_on_a_silent_host_needs_a_persons_word_first() -
 
 def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
     """A box that is gone spends nothing."""
-    view = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", 1.0),)))
+    view = compose(replace(snapshot("ssh"), balances=(BalanceLeft("ssh:root@192.0.2.7:22", 1.0),)))
     assert view.money_lines[0] == (
         "balance  $1.00 left at ssh:root@192.0.2.7:22 lasts 2.0 h (until 2026-11-22 11:00 UTC) at at least $0.50/h; "
         "what else bills there is not known"
@@ -170,13 +170,15 @@ def test_what_an_account_has_left_stands_in_status_as_hours() -> None:
 def test_an_account_without_a_box_of_ours_is_no_alarm() -> None:
     asked = snapshot("ssh")
     gone = replace(asked.box_snapshots[0], seen=Observation(Existence.GONE), phase="gone")
-    view = compose(replace(asked, box_snapshots=(gone,), balances=(Left("ssh:root@192.0.2.7:22", 0.0, per_hour=2.0),)))
+    view = compose(
+        replace(asked, box_snapshots=(gone,), balances=(BalanceLeft("ssh:root@192.0.2.7:22", 0.0, per_hour=2.0),))
+    )
     assert view.alarms == ()
     assert "lasts 0.0 h" in view.money_lines[0]
 
 
 def test_a_balance_that_could_not_be_asked_is_unknown_and_never_endless() -> None:
-    view = compose(replace(snapshot("ssh"), balances=(Left("ssh:root@192.0.2.7:22", None, why="no answer"),)))
+    view = compose(replace(snapshot("ssh"), balances=(BalanceLeft("ssh:root@192.0.2.7:22", None, why="no answer"),)))
     assert view.money_lines[0].startswith("balance  unknown at ssh:root@192.0.2.7:22")
     assert (view.alarms, view.as_json()["balances"][0]["hours"]) == ((), None)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweepstack.core.metrics import last_row, last_rows, nan_since, number, parse_rows, point, series, shown
+from sweepstack.core.metrics import last_row, last_rows, nan_since, number, number_text, parse_rows, point, series
 
 JSONL = b'{"step": 1, "loss": 0.5}\nnot json\n[1]\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": NaN}\n{"step": 4, "lo'
 CSV = b"step,loss\n1,0.5\n2,nan\n3,nan\n4,"
@@ -86,7 +86,7 @@ def test_numbers_written_as_text() -> None:
     ("value", "expected"), [(8200.0, "8200"), (0.39712, "0.3971"), (math.nan, "nan"), (math.inf, "inf"), (None, "")]
 )
 def test_numbers_for_people(value: float | None, expected: str) -> None:
-    assert shown(value) == expected
+    assert number_text(value) == expected
 
 
 @pytest.mark.parametrize("odd", ["1.5", "true", '"3"', "1" + "0" * 400, "null", "NaN"])

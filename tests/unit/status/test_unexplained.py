@@ -15,7 +15,7 @@ from sweepstack.onbox.host.platform import Told
 from sweepstack.status.boxes import unexplained_stop
 from sweepstack.status.compose import compose
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.teardown.host_shutdown import Handover
+from sweepstack.teardown.handover_records import Handover
 from tests.unit.operations.events.test_sweep import NOW, entry, picture
 
 UP = NOW - timedelta(hours=1)

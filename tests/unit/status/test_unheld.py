@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from sweepstack.billing.stray import Stray
-from sweepstack.billing.unheld import Unheld
+from sweepstack.billing.unlaunched import Unheld
 from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth

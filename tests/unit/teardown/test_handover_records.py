@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceMissing
-from sweepstack.teardown.host_shutdown import Handover, forget_handover, handover_of, keep_handover, kept_here
+from sweepstack.teardown.handover_records import Handover, forget_handover, handover_of, keep_handover, kept_here
 
 KNOWN = Handover(
     box="box-0",

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from sweepstack.config.policy import Policy, of_project, read
+from sweepstack.config.policy import Policy, of_project, parse_policy
 from sweepstack.core.policy_text import NONE, PolicyChain, PolicyCopy, PolicyLink, PolicyText, read_copy, written
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, Change, change, in_state, text_for_state
-from sweepstack.teardown.policy_order import stricter, weaker
+from sweepstack.teardown.policy_strictness import stricter, weaker
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, approval, waiver
 
@@ -73,14 +73,14 @@ def test_every_key_has_its_order() -> None:
 @pytest.mark.parametrize("key", [*ORDER, *WORDS])
 def test_a_key_that_is_left_out_is_weaker(key: str) -> None:
     text = WORDS.get(key) or ORDER[key][1]
-    assert key in [line.partition(":")[0] for line in weaker(read(source(text)), read(NONE))]
-    assert weaker(read(NONE), read(source(text))) == []
-    assert key in stricter(read(NONE), read(source(text)))
+    assert key in [line.partition(":")[0] for line in weaker(parse_policy(source(text)), parse_policy(NONE))]
+    assert weaker(parse_policy(NONE), parse_policy(source(text))) == []
+    assert key in stricter(parse_policy(NONE), parse_policy(source(text)))
 
 
 @pytest.mark.parametrize("key", ORDER)
 def test_a_key_with_a_stricter_value_is_not_weaker_and_back_it_is(key: str) -> None:
-    loose, strict = (read(source(text)) for text in ORDER[key])
+    loose, strict = (parse_policy(source(text)) for text in ORDER[key])
     assert weaker(loose, strict) == []
     assert [line.partition(":")[0] for line in weaker(strict, loose)] == [key]
     assert weaker(loose, loose) == []
@@ -89,12 +89,12 @@ def test_a_key_with_a_stricter_value_is_not_weaker_and_back_it_is(key: str) -> N
 def test_a_new_line_of_the_allowed_signers_is_weaker_and_one_less_is_not() -> None:
     """A new key under an old name may be another person's."""
     text = "approvers: ana\n"
-    before = read(source(text, ANA + BEN))
-    assert weaker(before, read(source(text, "# of the lab\n" + ANA))) == []
-    assert weaker(before, read(source(text, ANA + BEN + EVE))) == [
+    before = parse_policy(source(text, ANA + BEN))
+    assert weaker(before, parse_policy(source(text, "# of the lab\n" + ANA))) == []
+    assert weaker(before, parse_policy(source(text, ANA + BEN + EVE))) == [
         "allowed_signers: a line for eve is new or was changed"
     ]
-    assert weaker(before, read(source(text, ANA.replace("AAAA", "BBBB") + BEN)))
+    assert weaker(before, parse_policy(source(text, ANA.replace("AAAA", "BBBB") + BEN)))
 
 
 MISTAKES = {
@@ -111,19 +111,22 @@ MISTAKES = {
 def test_people_who_can_never_sign_are_a_mistake(what: str) -> None:
     text, signers, key = MISTAKES[what]
     with pytest.raises(ConfigError, match=re.escape(key)):
-        read(source(text, signers))
-    assert read(source("approvers: [ana, ben]\nabandon_needs: 2\n", ANA + BEN)).rules.may_abandon == ("ana", "ben")
+        parse_policy(source(text, signers))
+    assert parse_policy(source("approvers: [ana, ben]\nabandon_needs: 2\n", ANA + BEN)).rules.may_abandon == (
+        "ana",
+        "ben",
+    )
 
 
 def test_neither_of_two_lists_may_be_as_strict_as_the_other() -> None:
-    one, other = read(source("platforms: [local]")), read(source("platforms: [other]"))
+    one, other = parse_policy(source("platforms: [local]")), parse_policy(source("platforms: [other]"))
     assert weaker(one, other)
     assert weaker(other, one)
 
 
 def test_a_mistake_in_the_file_is_named_with_line_and_key() -> None:
     with pytest.raises(ConfigError) as caught:
-        read(source("waivers: refused\nmax_prise_per_hour: 3\nmax_expiry: soon\n"))
+        parse_policy(source("waivers: refused\nmax_prise_per_hour: 3\nmax_expiry: soon\n"))
     words = str(caught.value)
     assert "policy.yaml has 2 mistakes" in words
     assert "line 2  max_prise_per_hour" in words
@@ -425,19 +428,19 @@ def test_what_is_gone_needs_no_policy(situation: Situation) -> None:
 @pytest.mark.parametrize("key", sorted(Policy.model_fields))
 def test_a_key_without_a_value_is_a_mistake_and_not_a_rule_that_allows_all(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} +no value, and without one it allows all"):
-        read(source(f"{key}:\n", ANA + BEN))
+        parse_policy(source(f"{key}:\n", ANA + BEN))
 
 
 def test_an_unknown_key_is_answered_with_the_keys_of_the_file() -> None:
     with pytest.raises(ConfigError, match=re.escape("keys of policy.yaml: approvers, abandoners")):
-        read(source("max_boxes: 3\n"))
+        parse_policy(source("max_boxes: 3\n"))
 
 
 def test_the_only_key_that_begins_so_is_meant() -> None:
     with pytest.raises(ConfigError, match=re.escape('did you mean "max_price_per_hour"?')):
-        read(source("max_pric: 3\n"))
+        parse_policy(source("max_pric: 3\n"))
 
 
 def test_a_wrong_value_of_a_list_with_one_entry_is_shown_whole() -> None:
     with pytest.raises(ConfigError, match=re.escape('evidence[0]: "gcs"')):
-        read(source("evidence: gcs\n"))
+        parse_policy(source("evidence: gcs\n"))

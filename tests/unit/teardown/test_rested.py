@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sweepstack.core.journal import Look, Rest
+from sweepstack.core.journal import LastLook, Rest
 from sweepstack.launch.retries import Retry, add
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.teardown.box_check import queued
@@ -41,7 +41,7 @@ def rests(s: Situation, **changes: Any) -> None:
         "at": STOPPED,
         "files": s.listing.files if s.listing is not None else (),
     }
-    look = Look.model_validate(known | changes)
+    look = LastLook.model_validate(known | changes)
     names = {"box": "box-0", "generation": 1, "native_id": "local-box-01", "at": STOPPED}
     s.store.write_rest(Rest.model_validate({**names, "head": s.journal.head, "look": s.store.write_look(look)}))
     s.readable, s.stopped, s.started_at = False, True, STARTED

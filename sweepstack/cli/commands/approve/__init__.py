@@ -17,8 +17,8 @@ from sweepstack.cli.commands.approve.options import (
     CELL,
     DATA,
     UNCLAIMED,
+    ApprovalRequest,
     ApproveOptions,
-    Asked,
     InOrder,
     pair_reasons,
 )
@@ -101,7 +101,7 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     return write_approval(asked, out)
 
 
-def _ask(asked: Asked) -> None:
+def _ask(asked: ApprovalRequest) -> None:
     """Asks at the terminal. Raises No if there is no terminal, or if the answer is another one."""
     if not sys.stdin.isatty():
         words, command = asked.instead
@@ -110,14 +110,14 @@ def _ask(asked: Asked) -> None:
         raise No("not approved; nothing was written", [f"sweepctl approve --stack {asked.target.stack}"])
 
 
-def says_yes(asked: Asked, question: str, name: str) -> bool:
+def says_yes(asked: ApprovalRequest, question: str, name: str) -> bool:
     """Whether the person types yes; or the name of the first of what is given up, where something is."""
     expected = asked.given_up[0] if asked.given_up else "yes"
     counts = f"{name} to go on ({expected})" if asked.given_up else "yes to go on"
     return answer(f"{question} Type {counts}: ").lower() == expected
 
 
-def write_approval(asked: Asked, out: Out) -> int:
+def write_approval(asked: ApprovalRequest, out: Out) -> int:
     """Writes the approval, and says where, until when it holds, and what comes next."""
     approval = asked.approval
     where, problems = asked.record(approval, asked.facts)

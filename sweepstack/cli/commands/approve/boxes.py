@@ -15,8 +15,8 @@ from functools import partial
 
 from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.commands.approve.options import ApproveOptions, Asked
-from sweepstack.cli.commands.approve.preview import Plan, dying, show, stops, what_next
+from sweepstack.cli.commands.approve.options import ApprovalRequest, ApproveOptions
+from sweepstack.cli.commands.approve.preview import ApprovalDraft, dying, print_draft, stops, what_next
 from sweepstack.cli.engine_mend import put_back
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.progress import Progress
@@ -32,8 +32,8 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.power import judge_stop
-from sweepstack.operations.strays.sweep import with_forgotten
-from sweepstack.profiles.facts import Leaning
+from sweepstack.operations.strays.beside_sweep import with_forgotten
+from sweepstack.profiles.dated_facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -50,7 +50,7 @@ from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.stop_check import AtRisk
 
 
-def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | None:
+def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> ApprovalRequest | None:
     """What is asked for, checked. None, and said so, where nothing needs an approval. Raises No with every reason."""
     there = target.file.path.exists()
     sources = open_sources(target)
@@ -84,7 +84,7 @@ def ask_for_boxes(target: Target, options: ApproveOptions, out: Out) -> Asked | 
     return asked
 
 
-def boxes_to_sign(target: Target, approval: Approval) -> Asked:
+def boxes_to_sign(target: Target, approval: Approval) -> ApprovalRequest:
     """What this approval names, for one more signature. Raises No if none of it is there."""
     sources = open_sources(target)
     store = sources.store if approval.abandon and approval.receipt is None else usable(sources, "approve")
@@ -101,13 +101,13 @@ def boxes_to_sign(target: Target, approval: Approval) -> Asked:
     risks: dict[str, AtRisk] = {}
     asked = [(one, verdict_of(one, approval, verbs[one.box.native_id], risks, "cosigned")) for one in there]
     lost = {name: words for one in there for name, words in dying(store, [one], verbs[one.box.native_id]).items()}
-    plan = Plan(approval, asked, [], [one.box.name for one in boxes if one.gone], risks, lost)
+    plan = ApprovalDraft(approval, asked, [], [one.box.name for one in boxes if one.gone], risks, lost)
     return _asked(target, ApproveOptions(), snapshot, store, plan)
 
 
 def _asked(
-    target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None, plan: Plan
-) -> Asked:
+    target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None, plan: ApprovalDraft
+) -> ApprovalRequest:
     names, given_up = [one.box.name for one, _ in plan.asked], [one.box.name for one in plan.abandoned]
 
     def record(approval: Approval, facts: Relied) -> tuple[list[str], list[str]]:
@@ -115,7 +115,7 @@ def _asked(
         return put_on_record(plan, facts, target, snapshot, store)
 
     what = "stopped" if options.verb == STOP else "destroyed"
-    return Asked(
+    return ApprovalRequest(
         target,
         "box",
         plan.approval,
@@ -123,7 +123,7 @@ def _asked(
         given_up,
         [f"box {one.box.name}: {'; '.join(why.reasons)}" for one, why in plan.asked if not why.allowed],
         lambda: _sweep(target, plan, store),
-        lambda out: show(plan, snapshot, target, out),
+        lambda out: print_draft(plan, snapshot, target, out),
         record,
         lambda: what_next(plan, target, options, snapshot, store),
         given=_given(plan, options),
@@ -132,7 +132,7 @@ def _asked(
     )
 
 
-def _sweep(target: Target, plan: Plan, store: EvidenceStore | None) -> SweepName:
+def _sweep(target: Target, plan: ApprovalDraft, store: EvidenceStore | None) -> SweepName:
     """The sweep that a signature is for, as the check of these boxes will name it."""
     box = (*plan.asked, *plan.kept)[0][0].box
     known = sweep_of(box.facts(), store)
@@ -141,7 +141,7 @@ def _sweep(target: Target, plan: Plan, store: EvidenceStore | None) -> SweepName
     return SweepName(project=project_name(target.root), stack=target.stack.split("/")[-1], identity=known.identity)
 
 
-def _given(plan: Plan, options: ApproveOptions) -> bool:
+def _given(plan: ApprovalDraft, options: ApproveOptions) -> bool:
     """Whether the command line is already the person's approval: by the receipt's digest; or, without a terminal, by a
     name and a reason for each box."""
     if options.receipt is not None:
@@ -183,7 +183,9 @@ def facts_relied_on(target: Target, options: ApproveOptions, named: Sequence[Box
         raise
 
 
-def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None) -> Plan | None:
+def prepare(
+    target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None
+) -> ApprovalDraft | None:
     """The approval that would be written, checked. None if all named boxes are gone. Raises No with every reason."""
     named, gone = _boxes(options, snapshot)
     if not named:
@@ -203,7 +205,7 @@ def prepare(target: Target, options: ApproveOptions, snapshot: Snapshot, store: 
     elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not options.receipt:
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), snapshot, {box_snapshot.box.name for box_snapshot in named})
-    return Plan(merged, asked, kept, gone, risks, dying(store, named, options.verb))
+    return ApprovalDraft(merged, asked, kept, gone, risks, dying(store, named, options.verb))
 
 
 def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:
@@ -478,7 +480,7 @@ def merge(
 
 
 def put_on_record(
-    plan: Plan, old_facts: Relied, target: Target, snapshot: Snapshot, store: EvidenceStore | None
+    plan: ApprovalDraft, old_facts: Relied, target: Target, snapshot: Snapshot, store: EvidenceStore | None
 ) -> tuple[list[str], list[str]]:
     """Writes the approval, and before it the facts that it relies on. Returns the places where it was written, and the
     problems of the others.

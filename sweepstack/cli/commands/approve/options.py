@@ -80,7 +80,7 @@ def _reason(words: str) -> str:
 
 
 @dataclass
-class Asked:
+class ApprovalRequest:
     """What an approval is asked for: boxes of a sweep, or volumes of a stack. The check has said of each whether the
     approval would let it end.
 

@@ -19,7 +19,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.operations.strays.held import adopt_command, held_by_another
+from sweepstack.operations.strays.other_backends import adopt_command, held_by_another
 from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -33,7 +33,7 @@ SHOWN = 8
 
 
 @dataclass
-class Plan:
+class ApprovalDraft:
     """What is about to be approved: the boxes asked for now, and those that an earlier approval still covers."""
 
     approval: Approval
@@ -57,7 +57,7 @@ class Plan:
         return [box_snapshot for box_snapshot, verdict in self.asked if verdict.way == "abandoned"]
 
 
-def show(plan: Plan, snapshot: Snapshot, target: Target, out: Out) -> None:
+def print_draft(plan: ApprovalDraft, snapshot: Snapshot, target: Target, out: Out) -> None:
     """Prints what would be approved: receipt, boxes, verbs, what is lost, what survives, what it costs."""
     approval = plan.approval
     receipt = snapshot.receipt if approval.receipt == snapshot.receipt_digest else None
@@ -170,7 +170,7 @@ def dying(store: EvidenceStore | None, named: Sequence[BoxSnapshot], verb: str) 
 
 
 def what_next(
-    plan: Plan, target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None
+    plan: ApprovalDraft, target: Target, options: ApproveOptions, snapshot: Snapshot, store: EvidenceStore | None
 ) -> list[str]:
     """The commands to type once the approval is written."""
     stack = target.stack

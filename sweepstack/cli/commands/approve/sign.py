@@ -16,7 +16,7 @@ from sweepstack.cli.output import No, Unsure
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Principal, Signature, SweepName
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.teardown.signatures import NAMESPACE, document, ssh_keygen, verified_signers
+from sweepstack.teardown.signatures import NAMESPACE, signed_document, ssh_keygen, verified_signers
 
 GIT_SECONDS = 30.0
 SIGNER, SIGNING_KEY = "SWEEPSTACK_SIGNER", "SWEEPSTACK_SIGNING_KEY"
@@ -37,7 +37,7 @@ class Signer:
         if any(signature.principal == self.name for signature in approval.signatures):
             raise No(f"{refused}{self.name} has signed this approval already. A second signature is another person's")
         try:
-            text = ssh_keygen().sign(document(approval, self.name, sweep), self.key, NAMESPACE)
+            text = ssh_keygen().sign(signed_document(approval, self.name, sweep), self.key, NAMESPACE)
         except SweepstackError as error:
             raise No(f"nothing was written: {error}") from error
         one = Signature(principal=self.name, sweep=sweep, signature=text)

@@ -14,7 +14,7 @@ from functools import partial
 
 from sweepstack.billing.cost import cost_words
 from sweepstack.cli.accepted_facts import Relied, relied
-from sweepstack.cli.commands.approve.options import ApproveOptions, Asked
+from sweepstack.cli.commands.approve.options import ApprovalRequest, ApproveOptions
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources, usable
@@ -35,7 +35,14 @@ from sweepstack.operations.volumes.end_check import (
     policies,
     take_inventory,
 )
-from sweepstack.operations.volumes.records import VERB, Inventory, Survey, read_inventory, survey, write_inventory
+from sweepstack.operations.volumes.mounting_sweeps import (
+    VERB,
+    Inventory,
+    Survey,
+    read_inventory,
+    survey,
+    write_inventory,
+)
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.ownership import who
@@ -46,7 +53,7 @@ from sweepstack.teardown.revocation import WRITTEN_AGAIN, given_at
 Checked = Sequence[tuple[VolumeContext, VolumeVerdict]]
 
 
-def ask_for_volumes(target: Target, options: ApproveOptions, out: Out) -> Asked | None:
+def ask_for_volumes(target: Target, options: ApproveOptions, out: Out) -> ApprovalRequest | None:
     """What is asked for, checked. None, and said so, where all of it is gone. Raises No with every reason."""
     if options.waive or options.unclaimed or options.verb != "destroy":
         raise Unsure(
@@ -80,7 +87,7 @@ def ask_for_volumes(target: Target, options: ApproveOptions, out: Out) -> Asked 
     return asked
 
 
-def volumes_to_sign(target: Target, approval: Approval) -> Asked:
+def volumes_to_sign(target: Target, approval: Approval) -> ApprovalRequest:
     """What this approval names, for one more signature. Raises No if none of it is there."""
     sources = open_sources(target)
     named = {action.native_id for action in approval.actions}
@@ -96,7 +103,7 @@ def volumes_to_sign(target: Target, approval: Approval) -> Asked:
 
 def _asked(
     target: Target, options: ApproveOptions, checked: Checked, approval: Approval, shown: Inventory | None
-) -> Asked:
+) -> ApprovalRequest:
     stack, names = target.stack, [volume.facts.name for volume, _ in checked]
     given_up = [volume.facts.name for volume, verdict in checked if verdict.way == "abandoned"]
 
@@ -115,7 +122,7 @@ def _asked(
         boxes=tuple(name for name in names if name not in given_up),
         abandon={name: options.abandon.get(name, "…") for name in given_up},
     )
-    return Asked(
+    return ApprovalRequest(
         target,
         "volume",
         approval,
@@ -246,7 +253,7 @@ def _checked(volumes: Sequence[VolumeContext], approval: Approval, found: Survey
     return checked
 
 
-def _refusal(asked: Asked, checked: Checked) -> No:
+def _refusal(asked: ApprovalRequest, checked: Checked) -> No:
     stack, refused = asked.target.stack, [one for one in checked if not one[1].allowed]
     lines = ["not approved; nothing was written"]
     lines += [f"  volume {volume.facts.name}: {reason}" for volume, verdict in refused for reason in verdict.reasons]

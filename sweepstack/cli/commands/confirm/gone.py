@@ -43,15 +43,15 @@ from sweepstack.onbox.host.capabilities import IsHost, ListedHost, ListsHosts
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
 from sweepstack.operations.observe import observe, rented_at
-from sweepstack.operations.strays.sweep import entry_of
+from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.platforms.registry import has_address, has_wallet, load_wallet, need
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.teardown.abandonment import on_record
+from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding
 from sweepstack.teardown.check import may_end
 from sweepstack.teardown.close_box import StillBilled, close_books, close_gone, lost_with, release_books, still_billed
-from sweepstack.teardown.host_shutdown import Confirmation, Handover, handover_of, keep_handover, kept_here
+from sweepstack.teardown.handover_records import Confirmation, Handover, handover_of, keep_handover, kept_here
 from sweepstack.teardown.orphan_check import not_proved_here
 from sweepstack.teardown.refusal import of_box
 
@@ -151,7 +151,7 @@ def _box(sources: Sources, name: str) -> BoxEntry:
     births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
     for birth in births:
         if birth.box == name and birth.native_id is not None and sources.store is not None:
-            from sweepstack.operations.strays.sweep import entry_of  # in the records, not in the state
+            from sweepstack.operations.strays.beside_sweep import entry_of  # in the records, not in the state
 
             return entry_of(sources.store, birth, sources.evidence or "")
     known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births if birth.native_id})
@@ -185,7 +185,7 @@ def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, B
     births = store.births()
     for rest in still_billed(store, spent(store, now, births), births):
         if rest.box == name:
-            from sweepstack.operations.strays.sweep import entry_of
+            from sweepstack.operations.strays.beside_sweep import entry_of
 
             birth = next(birth for birth in births if birth.native_id == rest.native_id)
             return rest, entry_of(store, birth, sources.evidence or "")
@@ -257,7 +257,7 @@ def _begun(target: Target, sources: Sources, box: BoxEntry, now: datetime) -> Ha
 def _allowed(target: Target, box: BoxEntry) -> str | None:
     """By which approval this box may end although it does not answer; None if by none."""
     known = box.context()
-    approvals: list[Approval | None] = [box.approval, *on_record(known)]
+    approvals: list[Approval | None] = [box.approval, *recorded_approvals(known)]
     with suppress(ConfigError):
         approvals.append(target.file.approval() if target.file.path.exists() else None)
     silent = Observation(Existence.UNKNOWN, note="it does not answer")

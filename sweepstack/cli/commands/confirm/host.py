@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweepstack.channel.host_address import HostAddress
-from sweepstack.channel.host_keys import Pin
+from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh import pin_host_key
 from sweepstack.channel.ssh.options import Way

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from sweepstack.cli import launcher
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.core.paths import PACKAGE, engine_fix, installed, package_fix, shipped
-from sweepstack.evidence.backend_lease import engine_locks, file_folder
+from sweepstack.evidence.sweep_holder import engine_locks, file_folder
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.engine.call import find_engine
 

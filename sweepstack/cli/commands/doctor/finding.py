@@ -41,7 +41,7 @@ def unknown(name: str, found: str, fix: str) -> Finding:
 
 
 @dataclass(frozen=True)
-class Said:
+class ToolOutput:
     """A tool's answer; `code` is None if it could not be run, or did not end in time."""
 
     code: int | None
@@ -54,15 +54,15 @@ class Said:
         return next(iter((self.out.strip() or self.err.strip()).splitlines()), "")
 
 
-def ask(command: Sequence[str], cwd: Path | None = None, seconds: float = TOOL_SECONDS) -> Said:
+def ask(command: Sequence[str], cwd: Path | None = None, seconds: float = TOOL_SECONDS) -> ToolOutput:
     """Runs a tool to its end. Never raises."""
     try:
         done = subprocess.run(
             list(command), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Said(None, "", f"{type(error).__name__}: {error}")
-    return Said(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+        return ToolOutput(None, "", f"{type(error).__name__}: {error}")
+    return ToolOutput(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 def first_line(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, ok, unknown, warn
-from sweepstack.config.extras import missing
+from sweepstack.config.extras import missing_extras
 from sweepstack.config.override import AcceptedFact
 from sweepstack.config.stack_config import StackConfig, StoreConfig
 from sweepstack.core.parallel import in_parallel
@@ -17,7 +17,7 @@ from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.balances import left_at
 from sweepstack.platforms.registry import has_wallet, load_platform, wallet_key
 from sweepstack.profiles import dates
-from sweepstack.profiles.facts import facts_of, stale_under
+from sweepstack.profiles.dated_facts import facts_of, stale_under
 from sweepstack.profiles.load import load_profiles
 from sweepstack.profiles.model import Profile
 
@@ -28,7 +28,7 @@ SECONDS = 45.0
 
 def extras(config: StackConfig | StoreConfig) -> list[Finding]:
     """What the stack names and can't be done here without a further package."""
-    return [fail("extras", *words.split(" Next: ")) for words in missing(config).values()]
+    return [fail("extras", *words.split(" Next: ")) for words in missing_extras(config).values()]
 
 
 def checks(config: StackConfig) -> Iterator[tuple[str, Check]]:

@@ -18,11 +18,11 @@ from sweepstack.config.stack_config import StoreConfig
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile
-from sweepstack.profiles.store_plan import plan_store
+from sweepstack.profiles.volume_stack_plan import plan_store
 
 
 @dataclass
-class Subject:
+class CheckedStore:
     """The stack that is checked. `config` is None if its file is not valid."""
 
     target: Target
@@ -32,7 +32,7 @@ class Subject:
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
     """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
-    subject, sweep = Subject(target), one_sweep.Subject(target)
+    subject, sweep = CheckedStore(target), one_sweep.CheckedSweep(target)
     try:
         subject.config = StoreConfig.load(target.root, target.stack)
     except ConfigError as error:
@@ -50,7 +50,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     yield "volumes", lambda: volumes(subject)
 
 
-def stack_file(subject: Subject) -> list[Finding]:
+def stack_file(subject: CheckedStore) -> list[Finding]:
     """Whether it is valid, and whether the platform can keep such volumes."""
     target, config = subject.target, subject.config
     if config is None:
@@ -64,7 +64,7 @@ def stack_file(subject: Subject) -> list[Finding]:
     return [ok("stack file", f"{config.file}: {count(len(plan.volumes), 'volume')} on {plan.platform}{leaving}")]
 
 
-def volumes(subject: Subject) -> list[Finding]:
+def volumes(subject: CheckedStore) -> list[Finding]:
     """Whether the volumes of the state exist and are still wanted, and whether there are others."""
     stack = subject.target.stack
     try:

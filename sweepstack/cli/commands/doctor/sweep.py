@@ -23,14 +23,14 @@ from sweepstack.config.own_files import own_files
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.paths import PACKAGE
 from sweepstack.core.workdir import collect, located
-from sweepstack.evidence.backend_lease import file_folder
 from sweepstack.evidence.location import Marker
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch import left_behind
+from sweepstack.evidence.sweep_holder import file_folder
+from sweepstack.launch import unshipped_files
 from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.events.channels import channels_of
-from sweepstack.operations.strays.sweep import search
+from sweepstack.operations.strays.beside_sweep import search
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
 from sweepstack.status.engine.call import find_engine
@@ -48,7 +48,7 @@ PROBE_SECONDS = 40.0
 
 
 @dataclass
-class Subject:
+class CheckedSweep:
     """The sweep that is checked. `config` is None if its file is not valid."""
 
     target: Target
@@ -59,7 +59,7 @@ class Subject:
 
 def checks(target: Target) -> Iterator[tuple[str, Check]]:
     """(name, check), in the order of the table. Reads the stack file now: the checks use it in parallel."""
-    subject = Subject(target)
+    subject = CheckedSweep(target)
     try:
         subject.config = StackConfig.load(target.root, target.stack)
     except ConfigError as error:
@@ -74,7 +74,7 @@ def checks(target: Target) -> Iterator[tuple[str, Check]]:
     yield "boxes", lambda: boxes(subject)
 
 
-def stack_file(subject: Subject) -> list[Finding]:
+def stack_file(subject: CheckedSweep) -> list[Finding]:
     target, config = subject.target, subject.config
     if config is None:
         return [mistakes(subject.problems or [first_line(subject.problem)], target)]
@@ -105,7 +105,7 @@ def _too_long(config: StackConfig) -> Finding | None:
     return fail("stack file", f"{config.file} {said}", fix) if said else None
 
 
-def job(subject: Subject) -> list[Finding]:
+def job(subject: CheckedSweep) -> list[Finding]:
     """What is shipped, and whether the job's script and its imports are found."""
     config, target = subject.config, subject.target
     if config is None:
@@ -114,7 +114,7 @@ def job(subject: Subject) -> list[Finding]:
         workdir = located(target.root, config.job.workdir)
         own = own_files(target.root)
         shipment = collect(workdir, config.job.include, own)
-        left = left_behind.words(workdir, shipment, own)
+        left = unshipped_files.words(workdir, shipment, own)
     except ConfigError as error:
         return [fail("work dir", first_line(str(error)), "; ".join(error.problems) or str(error))]
     found = f"{count(len(shipment.files), 'file')}, {size(shipment.bytes)} from {workdir}"
@@ -156,7 +156,7 @@ def _imports(config: StackConfig, workdir: Path) -> Finding:
     )
 
 
-def secrets(subject: Subject) -> list[Finding]:
+def secrets(subject: CheckedSweep) -> list[Finding]:
     """Whether the variables that the stack file names are set in this shell. Values are not read."""
     config = subject.config
     if config is None:
@@ -177,7 +177,7 @@ def secrets(subject: Subject) -> list[Finding]:
     return findings
 
 
-def evidence(subject: Subject) -> list[Finding]:
+def evidence(subject: CheckedSweep) -> list[Finding]:
     """The evidence: which sweep owns it, whether it can be written, the free space, and whether the ledger reads."""
     target = subject.target
     uri = target.likely_evidence()
@@ -218,7 +218,7 @@ def _ledger(target: Target, uri: str) -> list[Finding]:
     return [warn("ledger", known, f"sweepctl ledger --stack {target.stack}")]
 
 
-def state(subject: Subject) -> list[Finding]:
+def state(subject: CheckedSweep) -> list[Finding]:
     """Whether the backend has the stack, whether its entries can be read, and whether the engine's lock is free."""
     target = subject.target
     findings = []
@@ -248,7 +248,7 @@ def state(subject: Subject) -> list[Finding]:
     return findings
 
 
-def boxes(subject: Subject) -> list[Finding]:
+def boxes(subject: CheckedSweep) -> list[Finding]:
     """Boxes that run for this sweep and are not in its state."""
     target = subject.target
     try:

@@ -18,13 +18,13 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.billing.balance import Runway, refusal
+from sweepstack.billing.balance import Runway, balance_refusal
 from sweepstack.billing.deadlines import contract_words
 from sweepstack.billing.forecast import hours_left
 from sweepstack.cli.commands.place.choice import (
     Choice,
-    Look,
     Market,
+    MarketChoice,
     Near,
     Records,
     as_placement,
@@ -137,7 +137,9 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
         out.next([f"sweepctl place --stack {target.stack}"])
         return YES
     prices = {box: offer.price_per_hour for box, offer in choice.offers.items()}
-    words = refusal(lasts, sorted(prices), sum(prices.values()), stack=target.stack) if lasts is not None else ""
+    words = (
+        balance_refusal(lasts, sorted(prices), sum(prices.values()), stack=target.stack) if lasts is not None else ""
+    )
     if words and config.ignore_balance:
         out.line(f"placed all the same, since ignore_balance says: {config.ignore_balance}")
     elif words:
@@ -151,7 +153,7 @@ def place(target: Target, out: Out, *, next_one: bool, show: bool, clear: bool, 
     return YES
 
 
-def _no_box(target: Target, seen: Look, out: Out) -> int:
+def _no_box(target: Target, seen: MarketChoice, out: Out) -> int:
     """Says that every box is rented, or not to be. Returns the exit code: nothing is wrong."""
     rented = sorted(seen.rented)
     rest = sorted(name for name, box in seen.config.boxes.items() if name not in seen.rented and box.want != "running")
@@ -172,7 +174,7 @@ def _no_box(target: Target, seen: Look, out: Out) -> int:
     return YES
 
 
-def _first_contacts(seen: Look, out: Out) -> None:
+def _first_contacts(seen: MarketChoice, out: Out) -> None:
     """What is told once of each candidate that was asked; and remembers which credential had an answer."""
     for market in seen.markets:
         profile = load_profile(market.platform)
@@ -182,7 +184,7 @@ def _first_contacts(seen: Look, out: Out) -> None:
             remember_credential(market.platform, redact.place_of(profile.adapter))
 
 
-def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: bool) -> tuple[Look, Records]:
+def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: bool) -> tuple[MarketChoice, Records]:
     """The look that ended the wait. Another command may have rented a box in these hours, so what is rented is read
     again before anything is chosen by it."""
     while True:
@@ -195,7 +197,7 @@ def _waited(target: Target, records: Records, waiting: Waiting, *, next_one: boo
             return seen, records
 
 
-def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
+def _nothing(target: Target, seen: MarketChoice, waiting: Waiting | None) -> No:
     """The error when some box got no offer: Unsure while a candidate that may have one gave no answer."""
     missing = f" for {', '.join(seen.choice.lacking)}" if seen.choice is not None else ""
     left_alone, again = f"{target.file.shown} was left as it is", f"sweepctl place --stack {target.stack}"
@@ -222,7 +224,7 @@ def _nothing(target: Target, seen: Look, waiting: Waiting | None) -> No:
     return No(f"nothing that fits{when}{missing}; {left_alone}", following)
 
 
-def balance_for(seen: Look, records: Records) -> Runway | None:
+def balance_for(seen: MarketChoice, records: Records) -> Runway | None:
     """How long the balance lasts with the chosen offers beside what bills there already; None where there is no
     balance, or nothing to rent. With boxes on several platforms: the one that does not carry them, else the first. The
     forecast is by the last copies of the journals. Blocks for seconds."""
@@ -233,7 +235,7 @@ def balance_for(seen: Look, records: Records) -> Runway | None:
     return next((lasts for lasts in found if lasts.short), found[0] if found else None)
 
 
-def _balance_at(platform: str, choice: Choice, seen: Look, records: Records) -> Runway | None:
+def _balance_at(platform: str, choice: Choice, seen: MarketChoice, records: Records) -> Runway | None:
     config = seen.config
     adapter = load_profile(platform).adapter
     prices = [offer.price_per_hour for box, offer in choice.offers.items() if choice.where(box) == platform]
@@ -277,7 +279,7 @@ class Waiting:
         """`within 6 h (312 looks)`"""
         return f"within {span(self.limit)} ({count(self.looks, 'look')})"
 
-    def until(self, look: Callable[[], Look]) -> Look:
+    def until(self, look: Callable[[], MarketChoice]) -> MarketChoice:
         """Looks until each box has an offer or is rented, no candidate can ever have one, or the time is up. Returns
         the last look.
 
@@ -297,7 +299,7 @@ class Waiting:
                 self._tell(seen, left, now)
             time.sleep(max(0.0, min(paced(LOOK_SECONDS), self._end - time.monotonic())))
 
-    def last_near(self, seen: Look) -> list[Near]:
+    def last_near(self, seen: MarketChoice) -> list[Near]:
         """What is near now; where that is asked for in vain, what was near before."""
         self.near = nearest(seen.markets, seen.choice) or self.near
         return self.near
@@ -311,7 +313,7 @@ class Waiting:
             for market in markets
         )
 
-    def _tell(self, seen: Look, left: float, now: float) -> None:
+    def _tell(self, seen: MarketChoice, left: float, now: float) -> None:
         self._told_at = now
         near = self.last_near(seen)
         end = (datetime.now(UTC) + timedelta(seconds=left)).strftime("%Y-%m-%d %H:%M UTC")

@@ -254,7 +254,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Look:
+class MarketChoice:
     """The stack config, what was rented, what each candidate has now, and the choice among it."""
 
     config: StackConfig
@@ -282,16 +282,16 @@ def read_records(target: Target) -> Records:
     return Records(store, store.births() if store is not None else [])
 
 
-def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) -> Look:
+def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) -> MarketChoice:
     """Reads the stack file and asks every candidate. Reads only. Raises ConfigError."""
     config = StackConfig.load(target.root, target.stack)
     refuse_missing(config)
     parts = parts_of(config)
     if not to_place(config, rented):
-        return Look(config, rented, [], None)
+        return MarketChoice(config, rented, [], None)
     if len(parts) == 1:
         markets = [ask_market(config, name, rented) for name in config.candidates]
-        return Look(config, rented, markets, choose(config, markets, next_one=next_one))
+        return MarketChoice(config, rented, markets, choose(config, markets, next_one=next_one))
     every: list[Market] = []
     choice: Choice | None = None
     for part in parts:
@@ -302,7 +302,7 @@ def look_once(target: Target, rented: Mapping[str, Birth], *, next_one: bool) ->
         if found is None:
             found = Choice(part.candidates[0], {}, tuple(to_place(part, there)))
         choice = found if choice is None else choice.beside(found)
-    return Look(config, rented, every, choice)
+    return MarketChoice(config, rented, every, choice)
 
 
 SECONDS = 30.0

@@ -18,7 +18,7 @@ from sweepstack.config.override import AcceptedFact
 from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.profiles import dates
-from sweepstack.profiles.facts import DatedFact, covers, facts_of
+from sweepstack.profiles.dated_facts import DatedFact, covers, facts_of
 from sweepstack.profiles.load import FOLDER, load_profiles, mistakes_in, platforms
 from sweepstack.profiles.mistakes import Mistake
 

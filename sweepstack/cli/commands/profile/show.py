@@ -14,7 +14,7 @@ from sweepstack.cli.output import NO, YES, Out, count, money
 from sweepstack.core.paths import installed
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dates, words
-from sweepstack.profiles.facts import facts_of
+from sweepstack.profiles.dated_facts import facts_of
 from sweepstack.profiles.layout import Layout, Verb
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile

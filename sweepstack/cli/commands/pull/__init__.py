@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.early import AsksState
+from sweepstack.cli.early_state import AsksState
 from sweepstack.cli.options import AsJson, Stack
 
 Command = AsksState

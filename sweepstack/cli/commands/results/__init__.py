@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.cell_results import gather
+from sweepstack.cli.cell_results import read_results
 from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
@@ -143,7 +143,7 @@ def results(
         axes = axes_of(cells)
         averaged = _over(over, axes)
         states = {cell.name: cell for cell in view.cells}
-        found, absent = gather(sources, snapshot, cells, states, everything)
+        found, absent = read_results(sources, snapshot, cells, states, everything)
     columns = _columns(found, metrics)
     made = groups(cells, found, averaged)
     codes = short_codes(result.code for result in found if result.code)

@@ -37,16 +37,16 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.core.pieces import WHOLE_BYTES, is_sampled, pieces
 from sweepstack.core.records import Approval, Birth, Cell
 from sweepstack.core.results import CellResult
-from sweepstack.evidence.box_logs import copied_logs, read
+from sweepstack.evidence.box_logs import copied_logs, read_copied_log
 from sweepstack.evidence.cell_store import each
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.report.curves import most_of, thinned
-from sweepstack.report.facts import BoxStory, SweepFacts, task_of
+from sweepstack.report.page_data import BoxStory, SweepFacts, task_of
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -64,7 +64,7 @@ def report(target: Target, output: str | None, out: Out) -> int:
     if file is not None:
         _refuse_other(file)
     with Progress("reading"):
-        from sweepstack.report.sweep import sweep_page
+        from sweepstack.report.sweep_page import sweep_page
 
         sources = open_sources(target)
         snapshot = take_snapshot(sources, files=False)
@@ -73,7 +73,7 @@ def report(target: Target, output: str | None, out: Out) -> int:
         view = compose(snapshot)
         if target.evidence is not None:  # nothing else was asked, so no command is known to be due
             view = replace(view, next=())
-        facts = gather(sources, snapshot, view)
+        facts = sweep_facts(sources, snapshot, view)
         page = sweep_page(facts)
     data = page.encode()
     if file is None:
@@ -130,7 +130,7 @@ def _write(file: Path, data: bytes) -> None:
 AnswerT = TypeVar("AnswerT")
 
 
-def gather(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepFacts:
+def sweep_facts(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepFacts:
     """All facts. Blocks for reads of the evidence, and for `LOOK_SECONDS` at most for the boxes. Costs nothing."""
     states = {cell.name: cell for cell in view.cells}
     left = of_cells(sources, snapshot, states)
@@ -149,7 +149,7 @@ def gather(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepFacts:
         x=left.x,
         curves=left.curves,
         clearances=clearances,
-        retries=_safely(lambda: on_record(store) if store else {}, {}, notes),
+        retries=_safely(lambda: recorded_retries(store) if store else {}, {}, notes),
         thinned=left.thinned,
         joined=left.joined,
         sampled=left.sampled,
@@ -341,7 +341,11 @@ def patrols_of_copy(store: EvidenceStore | None, box: str, generation: int, jour
         return Patrols()
     try:
         kept = copied_logs(store, box, generation)
-        copied = {log.path: read(store, kept, log) or b"" for log in kept.logs if log.path.endswith("/patrol.jsonl")}
+        copied = {
+            log.path: read_copied_log(store, kept, log) or b""
+            for log in kept.logs
+            if log.path.endswith("/patrol.jsonl")
+        }
     except (SweepstackError, OSError):
         return Patrols()
     own = tuple(parse_patrols(copied.get(box_layout.PATROL, b"")))

@@ -15,13 +15,13 @@ from typing import Any
 from sweepstack.cli.artifact_specs import files_of
 from sweepstack.cli.cell_file import CellFile, find_file
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.joined_curve import Part, joined
+from sweepstack.cli.joined_curve import EarlierRows, joined
 from sweepstack.cli.output import NO, YES, No, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, Series, parse_rows, series, shown
+from sweepstack.core.metrics import Row, Series, number_text, parse_rows, series
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
@@ -43,7 +43,7 @@ class Read:
     source: str
     attempt: int
     rows: Sequence[Row]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[EarlierRows, ...] = ()
     """What earlier tries have of its beginning; it is in `rows`, too."""
 
     @property
@@ -221,10 +221,10 @@ def _table(metric: str, x: str, lines: Sequence[tuple[Read, Series]], out: Out) 
             (
                 line.cell,
                 str(len(line.points)),
-                shown(line.points[-1][0]),
+                number_text(line.points[-1][0]),
                 f"{line.points[-1][1]:.4g}",
-                f"{least:.4g} at {shown(least_at)}" if finite else "",
-                f"{most:.4g} at {shown(most_at)}" if finite else "",
+                f"{least:.4g} at {number_text(least_at)}" if finite else "",
+                f"{most:.4g} at {number_text(most_at)}" if finite else "",
                 "; ".join(filter(None, (_not_finite(x, line), one.note))),
             )
         )
@@ -233,7 +233,7 @@ def _table(metric: str, x: str, lines: Sequence[tuple[Read, Series]], out: Out) 
 
 def _not_finite(x: str, line: Series) -> str:
     found = line.not_finite
-    return f"NaN: {len(found)}, the first at {x} {shown(found[0])}" if found else ""
+    return f"NaN: {len(found)}, the first at {x} {number_text(found[0])}" if found else ""
 
 
 def _document(

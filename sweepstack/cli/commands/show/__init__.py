@@ -11,7 +11,7 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.sign import default_key
-from sweepstack.cli.commands.show.cell import show as show_cell
+from sweepstack.cli.commands.show.cell import show_cell
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
 from sweepstack.cli.sources import open_sources, usable

@@ -17,7 +17,7 @@ from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.errors import EvidenceError
 
 
-def show(target: Target, cell: str, out: Out) -> int:
+def show_cell(target: Target, cell: str, out: Out) -> int:
     """Exit 0: the copy is verified; else 1. Raises No where there is none, or no such cell."""
     sources = open_sources(target)
     store = usable(sources, f"show {cell}")
@@ -26,7 +26,7 @@ def show(target: Target, cell: str, out: Out) -> int:
     following = [f"sweepctl results {target.named()}"]
     if not verified and target.evidence is None:
         following = [f"sweepctl pull --stack {target.stack} --verify"]
-    out.document({**document(manifest, digest), "verified": verified, "next": following})
+    out.document({**manifest_document(manifest, digest), "verified": verified, "next": following})
     out.table(("WHAT", "OF " + cell), rows(manifest, digest, verified))
     out.table(
         ("FILE", "SIZE", "SHA256", "ROLE"),
@@ -36,7 +36,7 @@ def show(target: Target, cell: str, out: Out) -> int:
     return YES if verified else NO
 
 
-def document(manifest: Manifest, digest: str) -> dict[str, Any]:
+def manifest_document(manifest: Manifest, digest: str) -> dict[str, Any]:
     """The whole manifest as JSON."""
     return {"manifest": digest, **manifest.model_dump(mode="json", by_alias=True)}
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.early import AsksState
+from sweepstack.cli.early_state import AsksState
 from sweepstack.cli.options import AsJson, Stack
 
 Command = AsksState
@@ -37,9 +37,9 @@ def command(
         raise Unsure("--next, --probe and --watch are three ways to look: use one of them")
     target, out = (Target.find_sweep if watch or probe else Target.find)(stack), Out(as_json=json)
     if following:
-        from sweepstack.cli.commands.status.next import show
+        from sweepstack.cli.commands.status.phase import show_phase
 
-        return show(target, out, context.obj)
+        return show_phase(target, out, context.obj)
     if probe:
         from sweepstack.cli.commands.status.probe import probe as look_once
 

@@ -25,7 +25,7 @@ _CODES: dict[Verdict, int] = {"healthy": YES, "done": YES, "escalate": NO, "unre
 
 
 @dataclass(frozen=True)
-class Finding:
+class BoxFinding:
     """One line: a box's verdict, and why."""
 
     box: str
@@ -41,10 +41,10 @@ def probe(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     try:
         snapshot, view = picture(open_sources(target, begun), files=True)
     except SweepstackError as error:
-        findings = [Finding("-", "", "unreachable", (f"the state is not known: {error}",))]
+        findings = [BoxFinding("-", "", "unreachable", (f"the state is not known: {error}",))]
         following = [f"sweepctl status --stack {target.stack}"]
     else:
-        findings = judge(snapshot, view)
+        findings = findings_of(snapshot, view)
         following = view.next
     codes = {_CODES[finding.verdict] for finding in findings}
     code = NO if NO in codes else UNSURE if UNSURE in codes else YES
@@ -67,22 +67,22 @@ def probe(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     return code
 
 
-def judge(snapshot: Snapshot, view: SweepView) -> list[Finding]:
+def findings_of(snapshot: Snapshot, view: SweepView) -> list[BoxFinding]:
     """A finding for every box of the state, and for every orphan. One line if there is none."""
     found = [
         _box(box_snapshot, box, view) for box_snapshot, box in zip(snapshot.box_snapshots, view.boxes, strict=True)
     ]
     for orphan in view.unknown:
         known: Verdict = "escalate" if orphan.proved else "unreachable"
-        found.append(Finding(orphan.name or "-", orphan.native_id, known, (f"UNKNOWN: {orphan.why}",)))
+        found.append(BoxFinding(orphan.name or "-", orphan.native_id, known, (f"UNKNOWN: {orphan.why}",)))
     if not found and not snapshot.searched:
-        found.append(Finding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
-    return found or [Finding("-", "", "done", ("no box is up",))]
+        found.append(BoxFinding("-", "", "unreachable", ("no box is in the state; what runs elsewhere is not known",)))
+    return found or [BoxFinding("-", "", "done", ("no box is up",))]
 
 
-def _box(box_snapshot: BoxSnapshot, box: BoxView, view: SweepView) -> Finding:
-    def finding(verdict: Verdict, *words: str) -> Finding:
-        return Finding(box.name, box.native_id, verdict, tuple(word for word in words if word))
+def _box(box_snapshot: BoxSnapshot, box: BoxView, view: SweepView) -> BoxFinding:
+    def finding(verdict: Verdict, *words: str) -> BoxFinding:
+        return BoxFinding(box.name, box.native_id, verdict, tuple(word for word in words if word))
 
     if box_snapshot.gone:
         lost = [cell.name for cell in view.cells if cell.box == box.name and cell.state == "lost"]

@@ -9,7 +9,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Out, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import signed_lines
 from sweepstack.cli.sources import Sources
-from sweepstack.cli.volume_status import Holding, Kept, as_json, holding
+from sweepstack.cli.volume_status import Holding, VolumeOfState, as_json, holding
 
 
 def status_store(sources: Sources, out: Out) -> int:
@@ -70,7 +70,7 @@ def render(sources: Sources, held: Holding, out: Out) -> None:
         )
 
 
-def monthly(volumes: list[Kept]) -> str:
+def monthly(volumes: list[VolumeOfState]) -> str:
     """The monthly cost of all volumes; "at least" if a price is not known."""
     prices = [one.facts.price_per_month for one in volumes]
     known = sum(price for price in prices if price is not None)

@@ -13,7 +13,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
 from sweepstack.cli.sources import Sources, open_sources
 from sweepstack.cli.target import Target
-from sweepstack.launch.retries import on_record
+from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.events.event import Event
 from sweepstack.status.compose import SweepView, compose
@@ -37,7 +37,7 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     events = Events()
     hold = events.look(sources, snapshot, view)
     if out.as_json:
-        out.document(document(view, hold))
+        out.document(status_document(view, hold))
     render(view, out)
     events.end()
     return exit_code(sources, snapshot, view)
@@ -50,7 +50,7 @@ def picture(sources: Sources, *, files: bool) -> tuple[Snapshot, SweepView]:
     return snapshot, compose(snapshot)
 
 
-def document(view: SweepView, events: Sequence[Event]) -> dict[str, Any]:
+def status_document(view: SweepView, events: Sequence[Event]) -> dict[str, Any]:
     """The documented shape of `--json`."""
     return view.as_json() | {"events": [event.as_json() for event in events]}
 
@@ -61,7 +61,7 @@ def to_run_again(sources: Sources, snapshot: Snapshot) -> Iterator[str]:
     `finish` would end the boxes without running these cells, and a later `up` would rent boxes for them.
     """
     try:
-        asked = on_record(sources.store) if sources.store is not None else {}
+        asked = recorded_retries(sources.store) if sources.store is not None else {}
     except EvidenceError:
         return  # `retry` and `up` report it themselves
     copies = {cell.name: cell.manifest for cell in snapshot.receipt.cells} if snapshot.receipt else {}

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.commands.status.sweep import document, exit_code
+from sweepstack.cli.commands.status.sweep import exit_code, status_document
 from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, Out, console, in_one_line, note, plain, span
 from sweepstack.cli.render import SHOWN, render
@@ -141,7 +141,7 @@ def _blocks(pictures: Iterable[Picture], out: Out) -> None:
         if happened == said and not picture.new:
             continue
         if out.as_json:
-            print(json.dumps(document(picture.view, picture.events), ensure_ascii=False), flush=True)
+            print(json.dumps(status_document(picture.view, picture.events), ensure_ascii=False), flush=True)
         elif happened != said:
             out.line(f"{'' if said is None else chr(10)}{picture.at:%Y-%m-%d %H:%M:%S}", style="dim")
             render(picture.view, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sweepstack.cli.early import AsksState
+from sweepstack.cli.early_state import AsksState
 from sweepstack.cli.options import AsJson, Evidence, Stack
 
 Command = AsksState

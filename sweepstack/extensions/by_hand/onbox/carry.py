@@ -39,7 +39,7 @@ Moment = Tuple[int, ...]
 """Size, time, inode and ctime of a file: a clock that is set back gives two contents the same time."""
 
 
-class Left(NamedTuple):
+class CarriedFile(NamedTuple):
     """A file that was carried: what it was in `work` then, the SHA-256 of the copy, and what was left in `out`."""
 
     here: Moment
@@ -86,7 +86,7 @@ class Carrier:
     def brought(self, path: Path, sha256: str) -> None:
         """Says that this file of `work` was copied from `out`. Raises OSError."""
         name = path.relative_to(self.work).as_posix()
-        self._left[name] = Left(_moment(path), sha256, _moment(self.out / name))
+        self._left[name] = CarriedFile(_moment(path), sha256, _moment(self.out / name))
 
     def _go_beside(self) -> None:
         """Another session carries to `out`, or has: both copies are kept, and a person chooses (docs/by-hand.md)."""
@@ -110,7 +110,7 @@ class Carrier:
             if known is not None and known.here == before:
                 return
             if known is None and _equal(path, target):
-                self._left[name] = Left(before, file_sha256(path), _moment(target))
+                self._left[name] = CarriedFile(before, file_sha256(path), _moment(target))
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(target.name + PART)
@@ -130,7 +130,7 @@ class Carrier:
         if anew or not self._is_ours(name):
             set_aside(target, self.out / ASIDE / name)
         os.replace(part, target)
-        self._left[name] = Left(before, sha256, _moment(target))
+        self._left[name] = CarriedFile(before, sha256, _moment(target))
 
     def _is_ours(self, name: str) -> bool:
         """Whether what lies in `out` is what was carried from here. One that is not there is."""
@@ -187,15 +187,15 @@ def bring(source: Path, target: Path, aside: Path | None) -> str:
     return sha256
 
 
-def _remembered(work: Path, out: Path) -> dict[str, Left]:
+def _remembered(work: Path, out: Path) -> dict[str, CarriedFile]:
     """What earlier sessions carried from `work` to `out`, as far as it is there."""
-    left: dict[str, Left] = {}
+    left: dict[str, CarriedFile] = {}
     try:
         found = json.loads((work / CARRIED).read_bytes())
         for name, (here, sha256, there) in found["files"].items() if found["out"] == str(out) else ():
             with contextlib.suppress(OSError):
                 if _moment(out / name)[0] == there[0]:
-                    left[name] = Left(tuple(here), sha256, tuple(there))
+                    left[name] = CarriedFile(tuple(here), sha256, tuple(there))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         pass  # what is not known is compared, and set aside where it differs
     return left

@@ -68,7 +68,7 @@ def options(nodes: Sequence[Mapping[str, Any]], number: int, port: int) -> str:
     )
 
 
-class Part:
+class PeerPart:
     """What runs on one peer, seen from the first node. `code`: how it ended, None while it runs. `last`: the last line
     that it printed; `told`: the last one that says what went wrong."""
 
@@ -154,7 +154,7 @@ class Launch:
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.order, self.nodes = order, list(order["nodes"])
         self.asked = 0  # the signal that asked for the end
-        self.parts: list[Part] = []
+        self.parts: list[PeerPart] = []
 
     def run(self) -> int:
         """Returns the exit code."""
@@ -174,7 +174,7 @@ class Launch:
         mark = f"{BOX_ID_VARIABLE}={self.order['native_id']}"
         for number, peer in enumerate(peers, 1):
             keep = ["env", mark, self.order["python"], "-I", "-S", runner, "keep"]
-            self.parts.append(Part(number, peer, keep, self._part_order(number, port)))
+            self.parts.append(PeerPart(number, peer, keep, self._part_order(number, port)))
         env = {**os.environ, **self._missing(0)}
         own = subprocess.Popen(["/bin/sh", "-c", self._command(0, port)], env=env, stdin=subprocess.DEVNULL)
         return self._end(own, *self._watch(own))

@@ -116,7 +116,7 @@ def _taken(made: socket.socket, size: int) -> bool:
     return True
 
 
-def probe(own: Interface, other: Interface, udp_port: int, tcp_port: int) -> dict[str, Any]:
+def measure_path(own: Interface, other: Interface, udp_port: int, tcp_port: int) -> dict[str, Any]:
     """What passes between this node and one that listens. `tcp`: why no connection is made, or "". `out`, `back`: the
     largest probe that passed, of the usual size and the interface's own, and where one of these did not, of LADDER; 0:
     none; None: UDP does not pass at all. `stream`: whether a megabyte went there and came back. Blocks for half a
@@ -182,7 +182,7 @@ def _passes(udp: socket.socket, ask: bytes, answer: bytes, tries: int = TRIES) -
 
 
 def hole(one: str, other: str, mine: Interface, its: Interface, found: dict[str, Any]) -> str:
-    """What is wrong between two nodes, with the fix; "" where all is well. `found`: what `probe` gave on `one`."""
+    """What is wrong between two nodes, with the fix; "" where all is well. `found`: by `measure_path` on `one`."""
     if found["tcp"]:
         return (
             f"no TCP connection from {one} ({mine.address}) to {other} ({its.address}): {found['tcp']}. The nodes of a "
@@ -223,7 +223,7 @@ def main(verb: str, words: str) -> None:
         print(json.dumps(list(named(*json.loads(words)))))
     else:
         own, other, udp, tcp = json.loads(words)
-        print(json.dumps(probe(Interface(*own), Interface(*other), udp, tcp)))
+        print(json.dumps(measure_path(Interface(*own), Interface(*other), udp, tcp)))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ NODE = "{node}"
 """What stands in the command of an allocation where a node's name belongs."""
 
 
-class Answer(NamedTuple):
+class PeerExit(NamedTuple):
     """How a program on a peer ended. `code`: 255 also means that the connection was not made, or broke."""
 
     code: int
@@ -56,7 +56,7 @@ class Carrier:
         """Why a program that ended so was not reached, or was cut off; "" where it ended by itself."""
         raise NotImplementedError
 
-    def ask(self, argv: Sequence[str], stdin: bytes = b"", seconds: float = 60.0) -> Answer:
+    def ask(self, argv: Sequence[str], stdin: bytes = b"", seconds: float = 60.0) -> PeerExit:
         """Runs a program there until it ends. Blocks for `seconds` at most. Raises Unreachable when it did not end in
         time, or when it was not reached."""
         process = subprocess.Popen(
@@ -71,7 +71,7 @@ class Carrier:
         words = last_words(err)
         if why := self.lost(process.returncode, words):
             raise Unreachable(f"{self.name} {why}")
-        return Answer(process.returncode, out, words)
+        return PeerExit(process.returncode, out, words)
 
 
 class AllocatedPeer(Carrier):

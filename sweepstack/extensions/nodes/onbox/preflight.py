@@ -234,7 +234,7 @@ class Preflight:
 
     def _probe(self, node: int, own: Interface, other: Interface, ports: Mapping[str, int]) -> dict[str, Any]:
         if node == 0:
-            return network.probe(own, other, ports["udp"], ports["tcp"])
+            return network.measure_path(own, other, ports["udp"], ports["tcp"])
         words = json.dumps([list(own), list(other), ports["udp"], ports["tcp"]])
         answer = self.careful[node - 1].ask(self._network_argv("probe", words))
         return dict(json.loads(answer.out.splitlines()[-1]))

@@ -29,7 +29,7 @@ _WORKER = re.compile(r"(\d+_\d+)\.(\d+)")
 
 
 @dataclass(frozen=True)
-class Ending:
+class TaskEnd:
     """How the last try of a task ended. `words`: what to do about it, "" for nothing; `starved`: it was killed for want
     of memory. `exit` (`0:9`: by signal 9) and `peak` (bytes) are what the accounting says; "" and None where it was not
     asked, or does not know it."""
@@ -47,7 +47,7 @@ class Ending:
 
 def endings_of(
     native_id: str, home: Path, listed: Sequence[Task], stopped: Mapping[str, str], sacct: Accounting
-) -> list[Ending]:
+) -> list[TaskEnd]:
     """The endings of a box's tasks. `listed`: what squeue has; `stopped`: see `standing.ends`. Never
     raises: without accounting it says what squeue says."""
     ended = [task for task in listed if task.ended]
@@ -63,11 +63,11 @@ def endings_of(
     starved |= {one.task for one in past if _starved(home, one)}
     line = accounting.enough(one for name in sorted(starved) for one in known.get(name, ()))
 
-    def ending(name: str, state: str, restarts: int, node: str, starts: float | None) -> Ending:
+    def ending(name: str, state: str, restarts: int, node: str, starts: float | None) -> TaskEnd:
         words = states.remedy("OUT_OF_MEMORY" if name in starved else state, name, line)
         last = known[name][-1] if name in known else None
         more = (last.exit, last.peak) if last is not None else ("", None)
-        return Ending(name, state, restarts, node, starts, words, name in starved, *more)
+        return TaskEnd(name, state, restarts, node, starts, words, name in starved, *more)
 
     return [
         *(ending(task.name, task.state, task.restarts, task.nodes, task.starts) for task in ended),

@@ -20,7 +20,7 @@ from sweepstack.onbox.common.locks import take
 from . import commands, limits, queue, request, states, task_log
 from .cluster import Cluster
 from .queue import Task
-from .request import Asked
+from .request import WorkerRequest
 
 LOCK_SECONDS = 90.0
 LOOKS = (0.5, 1.0, 2.0, 4.0)
@@ -29,7 +29,7 @@ _BATCH = "#!/bin/sh\nexec {python} -E -s {pilot} {home} {runner}\n"
 
 
 def submit(
-    native_id: str, home: Path, asked: Asked, cluster: Cluster, count: int, python: str, pilot: str, runner: str
+    native_id: str, home: Path, asked: WorkerRequest, cluster: Cluster, count: int, python: str, pilot: str, runner: str
 ) -> list[str]:
     """Submits `count` workers, in as many arrays as the cluster needs; fewer, or none, where the limits of the user's
     jobs leave no more. Returns the numbers of the arrays.
@@ -152,7 +152,7 @@ def hasten(tasks: Sequence[Task]) -> int:
     return released
 
 
-def end(tasks: Sequence[Task]) -> None:
+def cancel_tasks(tasks: Sequence[Task]) -> None:
     """Cancels these tasks. A failure changes nothing: the next call tries it again."""
     for task in tasks:
         with contextlib.suppress(Unreachable, RequestRefused):
@@ -170,7 +170,7 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-def allowed(asked: Asked, cluster: Cluster, count: int) -> int:
+def allowed(asked: WorkerRequest, cluster: Cluster, count: int) -> int:
     """So many of `count` workers as the limits of the account and the QOS leave."""
     if not cluster.limits:
         return count

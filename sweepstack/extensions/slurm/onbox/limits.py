@@ -14,7 +14,7 @@ from sweepstack.onbox.common.errors import Unreachable
 
 from . import commands
 from .cluster import Cluster
-from .request import Asked
+from .request import WorkerRequest
 
 USUAL_QOS = "normal"
 """Slurm takes it where neither the job nor the account names one."""
@@ -33,7 +33,7 @@ class _Account:
         return self.default_qos or (self.qos[0] if len(self.qos) == 1 else USUAL_QOS)
 
 
-def room_left(asked: Asked, cluster: Cluster) -> int | None:
+def room_left(asked: WorkerRequest, cluster: Cluster) -> int | None:
     """How many more tasks this user may submit that ask for this; None where no limit is known. Asks the database: only
     where the cluster keeps to limits. Blocks for seconds. Raises Unreachable."""
     user, found = _user(), cluster.partition(asked.partition)

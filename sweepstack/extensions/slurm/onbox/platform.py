@@ -20,10 +20,10 @@ from sweepstack.onbox.host.folder_platform import LocalPlatform
 from . import cluster as clusters
 from . import commands, endings, jobs, queue, request, standing, states, vanished
 from .accounting import Accounting
-from .endings import Ending
+from .endings import TaskEnd
 from .pilot import CLOSED as CLOSED_BELOW_HOME
 from .queue import Task
-from .request import Asked
+from .request import WorkerRequest
 from .standing import WorkerTasks
 
 PREFIX = "slurm"
@@ -88,9 +88,9 @@ class SlurmPlatform(LocalPlatform):
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         """Why the cluster would not run such workers; empty when it would. Submits nothing. Raises Unreachable."""
-        asked = Asked.of(scheduler)
+        asked = WorkerRequest.of(scheduler)
         found = clusters.read_cluster()
-        lacks = request.refusals(asked, found)
+        lacks = request.cluster_refusals(asked, found)
         if not lacks and (why := request.dry_run(asked, found)):
             lacks = [f"resources: the cluster says: {why}"]
         return lacks
@@ -115,21 +115,21 @@ class SlurmPlatform(LocalPlatform):
         says against it; OutcomeUnknown when an answer was lost: called again, it looks first."""
         box, _ = self.where(native_id, account)
         home = box / box_layout.HOME
-        asked = Asked.of(scheduler)
+        asked = WorkerRequest.of(scheduler)
         with jobs.alone(home):
             (box / CLOSED).unlink(missing_ok=True)
             released = jobs.hasten(queue.live(native_id))
             found, wanted = standing.tasks_now(native_id, home), min(asked.workers, cells)
             notes = [f"released {released} that Slurm held"] if released else []
             if found.lost:
-                jobs.end(found.lost)
+                jobs.cancel_tasks(found.lost)
                 notes.append(f"ended {', '.join(task.name for task in found.lost)}, which lost the node of the worker")
             # Those that will not begin are replaced; but where all end so, each call would submit as many again.
             missing = wanted - len(found.at_work) - len(found.held)
             missing = min(missing, 2 * asked.workers - len(found.at_work) - len(found.stuck))
             if missing > 0:
                 cluster = clusters.read_cluster()
-                if lacks := request.refusals(asked, cluster):
+                if lacks := request.cluster_refusals(asked, cluster):
                     raise RequestRefused("nothing was submitted:\n" + "\n".join(f"  {lack}" for lack in lacks))
                 count = jobs.allowed(asked, cluster, missing)
                 if count:
@@ -191,7 +191,7 @@ def _told(task: Task, lost: bool) -> dict[str, Any]:
     }
 
 
-def _told_of(one: Ending) -> dict[str, Any]:
+def _told_of(one: TaskEnd) -> dict[str, Any]:
     return {
         "name": one.name,
         "state": one.state,
@@ -204,7 +204,7 @@ def _told_of(one: Ending) -> dict[str, Any]:
     }
 
 
-def _words(past: Sequence[Ending], found: WorkerTasks, before: int | None) -> str:
+def _words(past: Sequence[TaskEnd], found: WorkerTasks, before: int | None) -> str:
     """All of it in one line: who runs, who waits and why, what ended badly and what to do about it."""
     parts = [found.words()]
     if before is not None:

@@ -1,7 +1,7 @@
 """What a worker asks of the cluster: refused before anything is submitted, and spelled for sbatch.
 
-`Asked` is made of the sweep's `job.resources`. The cluster itself has the last word: `dry_run` has it judge the very
-options that a worker is submitted with.
+`WorkerRequest` is made of the sweep's `job.resources`. The cluster itself has the last word: `dry_run` has it judge the
+very options that a worker is submitted with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorkerRequest:
     """What one worker asks for, on each of its `nodes`. `wall`: seconds, None for the partition's own. `grace`: seconds
     that a cell gets to save. `gres`: further generic resources, as sbatch takes them; `sbatch`: its further options."""
 
@@ -48,7 +48,7 @@ class Asked:
     sbatch: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Asked:
+    def of(cls, facts: Mapping[str, Any]) -> WorkerRequest:
         """Of a queue's `scheduler` input. Raises RequestRefused for what is none."""
         try:
             memory = facts.get("memory_bytes")
@@ -74,7 +74,7 @@ class Asked:
         return math.ceil(self.grace + EARLY_SECONDS + SEAL_SECONDS)
 
 
-def refusals(asked: Asked, cluster: Cluster) -> list[str]:
+def cluster_refusals(asked: WorkerRequest, cluster: Cluster) -> list[str]:
     """Why the cluster can't run such workers, each with the key and the fix; empty when nothing is known against it."""
     partition = cluster.partition(asked.partition)
     if partition is None:
@@ -96,7 +96,7 @@ def refusals(asked: Asked, cluster: Cluster) -> list[str]:
     return found
 
 
-def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
+def _partition(asked: WorkerRequest, partition: Partition) -> Iterator[str]:
     """What of the partition itself rules such workers out: its state, who may use it, how long a job may run."""
     if not partition.up:
         yield f"resources.partition: {partition.name} is not up: nothing starts there; take another"
@@ -107,19 +107,19 @@ def _partition(asked: Asked, partition: Partition) -> Iterator[str]:
         yield f"resources.qos: {partition.name} takes {', '.join(partition.qos)}{_near(asked.qos, partition.qos)}"
     if asked.wall is not None and partition.wall is not None and asked.wall > partition.wall:
         yield (
-            f"resources.time: {spelled(asked.wall)} is more than {partition.name} gives, {spelled(partition.wall)}: "
-            "write that or less; a worker is requeued when its time is over, and cells go on from their checkpoints"
+            f"resources.time: {wall_text(asked.wall)} is more than {partition.name} gives, {wall_text(partition.wall)}"
+            ": write that or less; a worker is requeued when its time is over, and cells go on from their checkpoints"
         )
     wall = asked.wall if asked.wall is not None else partition.limit
     if wall is not None and wall <= 2 * asked.lead:
         yield (
-            f"resources.time: {spelled(wall)} is too short: a worker is warned {asked.lead} s before its end "
+            f"resources.time: {wall_text(wall)} is too short: a worker is warned {asked.lead} s before its end "
             "(job.grace, and 90 s in which Slurm may be early and cells are sealed); write "
             f"{math.ceil(asked.lead * 4 / 60)}m or more"
         )
 
 
-def _needs(asked: Asked, partition: Partition) -> Iterator[tuple[str, Any]]:
+def _needs(asked: WorkerRequest, partition: Partition) -> Iterator[tuple[str, Any]]:
     """What one node must have, one after the other: (what is said when none has it, whether these nodes have it)."""
     all_nodes, name = partition.nodes, partition.name
     if asked.constraint and (words := _FEATURES.fullmatch(asked.constraint)):
@@ -158,7 +158,7 @@ def _needs(asked: Asked, partition: Partition) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _card(asked: Asked, nodes: Nodes) -> str:
+def _card(asked: WorkerRequest, nodes: Nodes) -> str:
     """How these nodes' fitting GPU is asked for: `gpu`, or `gpu:TYPE`; "" when they have none that fits."""
     if not asked.gpu_names:
         return "gpu" if nodes.has("gpu") >= asked.gpus else ""
@@ -173,7 +173,7 @@ def _same(name: str, kind: str) -> bool:
     return bool(kind) and (name.lower() == kind.lower() or same_gpu(name, re.sub(r"[_-]+", " ", kind).upper()))
 
 
-def _more(asked: Asked) -> dict[tuple[str, str], int]:
+def _more(asked: WorkerRequest) -> dict[tuple[str, str], int]:
     try:
         # `gpu:1` and `gpu` are both a count in Slurm's own spelling.
         words = [word if word.rpartition(":")[2].isdigit() else f"{word}:1" for word in asked.gres.split(",") if word]
@@ -182,7 +182,7 @@ def _more(asked: Asked) -> dict[tuple[str, str], int]:
         raise RequestRefused(f"resources.gres: {error}; write it as sbatch takes it, such as nvme:1") from error
 
 
-def options(asked: Asked, cluster: Cluster) -> list[str]:
+def options(asked: WorkerRequest, cluster: Cluster) -> list[str]:
     """The options of sbatch for one such worker, without the array."""
     partition = cluster.partition(asked.partition)
     cards = sorted({card for nodes in (partition.nodes if partition else ()) if (card := _card(asked, nodes))})
@@ -211,7 +211,7 @@ def options(asked: Asked, cluster: Cluster) -> list[str]:
     ]
 
 
-def dry_run(asked: Asked, cluster: Cluster) -> str:
+def dry_run(asked: WorkerRequest, cluster: Cluster) -> str:
     """Why the cluster itself would refuse such workers, in its own words; "" when it would take them, if only fewer of
     them at a time, or later (`jobs.submit`). Submits nothing. Raises Unreachable."""
     size = max(1, min(asked.workers, cluster.arrays))
@@ -230,7 +230,7 @@ def _minutes(wall: float | None) -> str:
     return "" if wall is None else str(max(1, math.ceil(wall / 60)))
 
 
-def spelled(wall: float) -> str:
+def wall_text(wall: float) -> str:
     """A time for people: `90 min`, `48 h`."""
     return f"{wall / 60:g} min" if wall < 7200 else f"{wall / 3600:g} h"
 

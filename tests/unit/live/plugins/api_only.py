@@ -1,5 +1,5 @@
 """pytest plugin: no machine stands behind a simulated box, so that the API says it runs is enough."""
 
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 
-probe.ON = False
+reach_box.ON = False

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.budget import Use
+from sweepstack.billing.budget import BudgetUse
 from sweepstack.billing.forecast import Forecast
 from sweepstack.config.events import EventsConfig
 from sweepstack.core.budget import Budget
@@ -46,11 +46,11 @@ def opened(tmp_path: Path) -> EvidenceStore:
     return EvidenceStore.found(f"file://{socket.gethostname()}{tmp_path}/evidence", "abc", "project", "stack")
 
 
-def use(usd: float, **known: Any) -> Use:
-    return Use(Budget(usd=60, webhook="HOOK", **known), usd, 5.0)
+def use(usd: float, **known: Any) -> BudgetUse:
+    return BudgetUse(Budget(usd=60, webhook="HOOK", **known), usd, 5.0)
 
 
-def told(store: EvidenceStore, spent: Use) -> str | None:
+def told(store: EvidenceStore, spent: BudgetUse) -> str | None:
     """What became of a budget's alert; None where nothing was sent."""
     event = budget_event(spent.budget, spent, SEEN, stack="abl", per_hour=1.9, now=NOW)
     return sent(store, None, [] if event is None else [event], spent.budget)
@@ -95,7 +95,7 @@ def test_a_raised_budget_begins_anew(store: EvidenceStore, monkeypatch: pytest.M
     with hook() as server:
         monkeypatch.setenv("HOOK", server.url)
         assert told(store, use(61)) == ""
-        assert told(store, Use(Budget(usd=70, webhook="HOOK"), 61, 5.0)) == ""
+        assert told(store, BudgetUse(Budget(usd=70, webhook="HOOK"), 61, 5.0)) == ""
     assert [body["budget"]["usd"] for body in server.taken] == [60, 70]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.balance import Left
+from sweepstack.billing.balance import BalanceLeft
 from sweepstack.billing.ledger import Bill, Span, Spent
 from sweepstack.billing.stray import Stray
 from sweepstack.config.events import KINDS
@@ -20,7 +20,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Action, Approval, Cell, Launch, Teardown
 from sweepstack.onbox.host.platform import Told
 from sweepstack.operations.events.event import Event
-from sweepstack.operations.events.sweep import events_of
+from sweepstack.operations.events.holding_now import events_of
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -196,7 +196,7 @@ GOES_ON = "$1.50/h goes on"
             "sweepctl status --stack abl",
         ),
         (
-            picture(ran("a"), balances=(Left("acme", 3.0, True, 1.5),)),
+            picture(ran("a"), balances=(BalanceLeft("acme", 3.0, True, 1.5),)),
             "balance/acme/2026-11-23",
             "the balance ends the boxes: $3.00 left at acme lasts 2.0 h (until 2026-11-23 14:00 UTC) at $1.50/h",
             GOES_ON,
@@ -269,7 +269,7 @@ def kinds(seen: Snapshot) -> set[str]:
         picture(seen=Observation(Existence.UNKNOWN, note="it does not answer"), phase="unknown"),
         picture(seen=GONE, phase="gone", teardown=Teardown(native_ids=("id-0",), begun_at=NOW)),
         picture(ran("a"), spent=used(1), budget=Budget(usd=10)),
-        picture(ran("a"), balances=(Left("acme", 500.0, True), Left("other", 0.1, True))),
+        picture(ran("a"), balances=(BalanceLeft("acme", 500.0, True), BalanceLeft("other", 0.1, True))),
         picture(ran("a"), approval=approval(13)),
         picture(ran("a"), approval=approval(3, lasts=4)),
         picture(ran("a"), approval=approval(1, native_id="id-9")),  # its box has ended
@@ -296,8 +296,8 @@ def ids(seen: Snapshot, kind: str) -> set[str]:
         ("drained", picture(*SEALED), picture(SEALED[0], replace(SEALED[1], retry=1))),
         (
             "balance",
-            picture(balances=(Left("acme", 2.0),)),
-            replace(picture(balances=(Left("acme", 1.0),)), now=NOW + timedelta(days=1)),
+            picture(balances=(BalanceLeft("acme", 2.0),)),
+            replace(picture(balances=(BalanceLeft("acme", 1.0),)), now=NOW + timedelta(days=1)),
         ),
     ],
 )

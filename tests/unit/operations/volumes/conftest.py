@@ -24,7 +24,7 @@ from sweepstack.operations.volumes.end_check import (
     VolumeVerdict,
     take_inventory,
 )
-from sweepstack.operations.volumes.records import VERB, Survey, User, write_inventory
+from sweepstack.operations.volumes.mounting_sweeps import VERB, Survey, User, write_inventory
 from sweepstack.teardown.check import may_end
 from tests.unit.teardown.support import NOW, Situation, build
 

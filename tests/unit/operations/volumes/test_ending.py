@@ -14,7 +14,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action, Waiver
 from sweepstack.onbox.common.errors import EvidenceDamaged
-from sweepstack.operations.volumes.records import VERB, Survey, User, read_inventory
+from sweepstack.operations.volumes.mounting_sweeps import VERB, Survey, User, read_inventory
 from tests.unit.operations.volumes.conftest import NATIVE, Kept
 from tests.unit.teardown.support import FIRST, NOW, action, keep_size_and_time
 

@@ -17,9 +17,9 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.extensions.authoring.explain import Leaned, explained, overridden
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL, known_gotchas
-from sweepstack.extensions.authoring.probe import probe
+from sweepstack.extensions.authoring.probe import ask_box
 from sweepstack.onbox.common.errors import ConfigError
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles, platforms
 from sweepstack.profiles.model import Profile
@@ -66,7 +66,7 @@ def command(
     if name and stack and name != stack:
         raise Unsure(f"explain {name}, or --stack {stack}? Name one of them")
     target = Target.find_sweep(name or stack)
-    return probe(target, box, stop == "before", stop == "after", patch, out) if box else _explain(target, out)
+    return ask_box(target, box, stop == "before", stop == "after", patch, out) if box else _explain(target, out)
 
 
 def _gotchas(platform: str | None, out: Out) -> int:
@@ -107,7 +107,7 @@ def _document(config: StackConfig, plan: Plan, profile: Profile, day: date) -> d
         "refused": list(plan.reasons[:-1]),
         "facts": [_as_json(one) for one in explained(config, profile, plan, day)],
         "overrides": overridden(config, plan.platform),
-        "old": facts.notes(profile, config.accept_facts, day),
+        "old": dated_facts.notes(profile, config.accept_facts, day),
     }
 
 
@@ -123,7 +123,7 @@ def _screen(config: StackConfig, plan: Plan, profile: Profile, day: date, out: O
     for key, value in changed.items():
         said = value if isinstance(value, str) else json_text.dumps(value)
         out.line(f"instead       overrides.{plan.platform}.{key}: {said}")
-    for line in facts.notes(profile, config.accept_facts, day):
+    for line in dated_facts.notes(profile, config.accept_facts, day):
         out.line(f"old           {line}")
     if idle:
         out.line(f"{count(len(idle), 'fact')} decided nothing here: {', '.join(idle)}")

@@ -28,7 +28,7 @@ SOON = 3 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class Look:
+class CheckOutcome:
     """One command, and what it found: `code` 0 fine, 1 something needs a person, 2 it could not tell."""
 
     shown: str
@@ -42,7 +42,7 @@ def command(into: Path, json: bool = False) -> int:
     root = project_root()
     steps.need_backend(root)
     with steps.environment() as env:
-        looks: list[Look] = []
+        looks: list[CheckOutcome] = []
         _left(looks, job.url, into, cut=True)
         for look in _looks(root, env):
             looks.append(look)
@@ -55,16 +55,16 @@ def command(into: Path, json: bool = False) -> int:
     return code
 
 
-def _left(looks: list[Look], url: str, into: Path, *, cut: bool = False) -> int:
+def _left(looks: list[CheckOutcome], url: str, into: Path, *, cut: bool = False) -> int:
     """Writes what was found so far for the next step, and returns the exit code for it. `cut`: looks are left, which a
     job that is cut here never made."""
-    told = [*looks, Look("the looks after these", UNSURE, CUT)] if cut else looks
+    told = [*looks, CheckOutcome("the looks after these", UNSURE, CUT)] if cut else looks
     code = steps.worst([look.code for look in told])
     Result("nightly", code=code, title=TITLE, body=issue_text(told, url)).write(into)
     return code
 
 
-def issue_text(looks: list[Look], url: str) -> str:
+def issue_text(looks: list[CheckOutcome], url: str) -> str:
     """The Markdown: a table of all looks, and below it what each one said that was not fine."""
     wrong = [look for look in looks if look.code != YES]
     words = {0: "fine", 1: "needs a person"}
@@ -114,27 +114,29 @@ def of_status(code: int, seen: dict[str, Any]) -> tuple[int, list[str]]:
     return code, lines + [str(line) for line in seen.get("money_lines") or ()]
 
 
-def _looks(root: Path, env: dict[str, str]) -> Iterator[Look]:
+def _looks(root: Path, env: dict[str, str]) -> Iterator[CheckOutcome]:
     yield _look(root, env, "audit")
     yield _look(root, env, "profile", "check", "--old", "--used")
     for stack in StackFile.stacks(root):
         exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null")
         if exported.code:
             # Unknown is not gone: the backend may be another one, or unreachable, while its boxes bill.
-            yield Look(f"pulumi stack export --stack {stack}", UNSURE, UNREAD.format(exported.code, stack=stack))
+            yield CheckOutcome(
+                f"pulumi stack export --stack {stack}", UNSURE, UNREAD.format(exported.code, stack=stack)
+            )
             continue
         yield _status(root, env, stack)
         for word in ("ledger", "doctor"):
             yield _look(root, env, word, "--stack", stack)
 
 
-def _look(root: Path, env: dict[str, str], *words: str) -> Look:
+def _look(root: Path, env: dict[str, str], *words: str) -> CheckOutcome:
     done = steps.sweepctl(root, env, *words, captured=True)
     aside(done.out.rstrip())
-    return Look(f"sweepctl {' '.join(words)}", done.code, done.out)
+    return CheckOutcome(f"sweepctl {' '.join(words)}", done.code, done.out)
 
 
-def _status(root: Path, env: dict[str, str], stack: str) -> Look:
+def _status(root: Path, env: dict[str, str], stack: str) -> CheckOutcome:
     done = steps.sweepctl(root, env, "status", "--stack", stack, "--json", captured=True)
     try:
         seen = json_module.loads(done.out)
@@ -142,4 +144,4 @@ def _status(root: Path, env: dict[str, str], stack: str) -> Look:
         seen = {}
     code, lines = of_status(done.code, seen if isinstance(seen, dict) else {})
     aside(*lines)
-    return Look(f"sweepctl status --stack {stack}", code, "\n".join(lines))
+    return CheckOutcome(f"sweepctl status --stack {stack}", code, "\n".join(lines))

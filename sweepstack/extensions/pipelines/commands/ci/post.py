@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from sweepstack.cli.output import NO, UNSURE, YES, Out
-from sweepstack.extensions.pipelines.forge import Forge, Job, State, clipped, first_line, here, same
+from sweepstack.extensions.pipelines.forge import Forge, ForgeJob, State, clipped, first_line, here, same
 from sweepstack.extensions.pipelines.steps import Kind, Result, StackResult
 from sweepstack.review.markdown import MOST, marked_stack, marker
 
@@ -19,7 +19,7 @@ MOST_SUMMARY = 250_000
 ISSUE = "<!-- sweepctl nightly -->"
 
 
-def signed(text: str, job: Job, at: str, page: str, pages: str) -> str:
+def signed(text: str, job: ForgeJob, at: str, page: str, pages: str) -> str:
     """The text, and at its end of which commit it is, when it was made and by which job; with a page, and an address
     where it is kept, a link to that."""
     last = f"\nOf commit {job.head[:12]}{', ' + at if at else ''}, by [this job]({job.url}).\n"
@@ -67,7 +67,7 @@ def _summary(result: Result) -> None:
             file.write(clipped("\n".join(texts), MOST_SUMMARY))
 
 
-def _stacks(job: Job, forge: Forge, result: Result, pages: str) -> list[str]:
+def _stacks(job: ForgeJob, forge: Forge, result: Result, pages: str) -> list[str]:
     done = []
     for one in result.stacks:
         change = one.change if one.change is not None else job.change

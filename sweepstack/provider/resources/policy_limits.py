@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.config.project import has_policy
 from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.resources import BoxInputs, VolumeInputs
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.resources.base import Failure
@@ -196,7 +196,7 @@ def start_problems(now: Bound, new: BoxInputs, judgement: Judgement, stack: str)
     ]
 
 
-def require(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) -> BoxInputs:
+def require_policy(op: Operation, evidence: Evidence, inputs: BoxInputs, priced: bool) -> BoxInputs:
     """The inputs with the policy that binds. Raises SweepstackError, before anything is rented, if the policy does not
     allow this box. Where the Identity is no part of this command (`--target`), the engine is asked for its state."""
     if IDENTITY_SEEN not in op.session.shared:

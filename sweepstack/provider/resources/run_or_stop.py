@@ -16,7 +16,7 @@ from functools import partial
 from sweepstack.billing.deadlines import last_seen, running, starting
 from sweepstack.billing.ledger import bill_of
 from sweepstack.core.journal import Journal
-from sweepstack.core.lease import NONE
+from sweepstack.core.lease_terms import NONE
 from sweepstack.core.observation import Observation
 from sweepstack.core.resources import BoxInputs, BoxState, QueueState
 from sweepstack.evidence.location import require_marker

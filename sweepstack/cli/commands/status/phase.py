@@ -18,7 +18,7 @@ from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.lifecycle import FIRST, PHASES, Fact, PhaseReport, State, never_up, of_volumes, phase_report
 
 
-def show(target: Target, out: Out, begun: ExportCall | None = None) -> int:
+def show_phase(target: Target, out: Out, begun: ExportCall | None = None) -> int:
     """Exit code: as `status` for the same stack; 0 for a stack that was never up."""
     with Progress("looking"):
         where, code = _looked(target, begun)

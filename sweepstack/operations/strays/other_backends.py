@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.config.project import project_name
-from sweepstack.evidence.backend_lease import folder_here, is_local, named, same, taken_over
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import folder_here, is_local, name_of_backend, same, taken_over
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.status.engine.state import StackMissing, backend_url, read_state
@@ -27,7 +27,7 @@ STORAGE = ("s3", "gs", "azblob")
 
 def backend_of(root: Path) -> str:
     """The name of the backend that the engine uses here. Raises SweepstackError."""
-    return named(backend_url(root))
+    return name_of_backend(backend_url(root))
 
 
 def adopt_command(stack: str) -> str:
@@ -53,7 +53,7 @@ def held_by_another(store: EvidenceStore | None, root: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BackendAnswer:
     """What another backend says of a stack. `there`: the command that goes on there if it still holds the stack; "" if
     it holds nothing of it, or can't be asked."""
 
@@ -62,7 +62,7 @@ class Answer:
     there: str = ""
 
 
-def ask_backend(held: str, stack: str, root: Path) -> Answer:
+def ask_backend(held: str, stack: str, root: Path) -> BackendAnswer:
     """Asks the backend `held`, by its name in a lease, for this stack. Blocks as `read_state`. Never raises.
 
     A folder in which the engine never was is not asked: the engine would write its own files there, and then a disk
@@ -70,31 +70,31 @@ def ask_backend(held: str, stack: str, root: Path) -> Answer:
     """
     folder = folder_here(held)
     if is_local(held) and folder is None:
-        return Answer(held, "is on another computer: it can't be asked from here")
-    bare = Answer(held, "shows no state now, but its disk may not be mounted: mount it first")
+        return BackendAnswer(held, "is on another computer: it can't be asked from here")
+    bare = BackendAnswer(held, "shows no state now, but its disk may not be mounted: mount it first")
     try:
         if folder is not None and not stat.S_ISDIR((folder / ".pulumi").stat().st_mode):
             return bare
     except FileNotFoundError:
         return bare
     except OSError as error:
-        return Answer(held, f"can't be read here: {error.strerror}")
+        return BackendAnswer(held, f"can't be read here: {error.strerror}")
     if "://" not in held:
-        return Answer(held, "can't be asked")
+        return BackendAnswer(held, "can't be asked")
     url = f"file://{folder}" if folder is not None else held
     try:
         state = read_state(stack, root, backend=url)
     except StackMissing:
-        return Answer(held, "answers, and has no such stack")
+        return BackendAnswer(held, "answers, and has no such stack")
     except SweepstackError as error:
-        return Answer(held, f"does not answer as a backend: {error}")
+        return BackendAnswer(held, f"does not answer as a backend: {error}")
     if state.empty:
-        return Answer(held, "answers, and holds nothing of this stack")
+        return BackendAnswer(held, "answers, and holds nothing of this stack")
     there = f"PULUMI_BACKEND_URL={shlex.quote(url)} sweepctl status --stack {shlex.quote(stack)}"
-    return Answer(held, f"answers and still holds {stack}", there)
+    return BackendAnswer(held, f"answers and still holds {stack}", there)
 
 
-def gate_of(others: Sequence[Answer]) -> tuple[str, str]:
+def gate_of(others: Sequence[BackendAnswer]) -> tuple[str, str]:
     """Which other backend answers and still has the sweep, as text, and the command that goes on there; "" if none
     does. What it has ends only there, whatever a person says here."""
     return next(((f"the state in {one.backend} {one.words}", one.there) for one in others if one.there), ("", ""))
@@ -105,7 +105,7 @@ class Backends:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._answers: dict[Claim, Answer] = {}
+        self._answers: dict[Claim, BackendAnswer] = {}
         self._asking: Deadline | None = None
 
     def holding(
@@ -113,7 +113,7 @@ class Backends:
         stores: Sequence[EvidenceStore],
         owner: Owner | None = None,
         named_by_box: Sequence[EvidenceStore] = (),
-    ) -> tuple[Answer, ...]:
+    ) -> tuple[BackendAnswer, ...]:
         """The backends, other than the one used here, that hold the sweep of a box or a volume that no state has: by
         the lease in its evidence, or by what the box says, if no person took that over.
 
@@ -137,28 +137,28 @@ class Backends:
         others = [claim for claim in dict.fromkeys(held) if not same(claim[0], ours)]
         return (*unread, *(self._answer(claim, trusted=claim in trusted) for claim in others))
 
-    def _answer(self, claim: Claim, *, trusted: bool) -> Answer:
+    def _answer(self, claim: Claim, *, trusted: bool) -> BackendAnswer:
         """`trusted`: evidence says so that not the box alone names. A job can write what the box says, and the engine
         sends its token to a web address."""
         backend, project, stack = claim
         if not trusted and not is_local(backend) and backend.partition(":")[0] not in STORAGE:
-            return Answer(backend, "only the box names: it is not asked")
+            return BackendAnswer(backend, "only the box names: it is not asked")
         if claim not in self._answers:
             self._asking = self._asking or Deadline(ASKING_SECONDS)
             if not self._asking.left():
-                return Answer(backend, "was not asked: others took all the time that there was for it")
+                return BackendAnswer(backend, "was not asked: others took all the time that there was for it")
             self._answers[claim] = ask_backend(backend, _spelled(project, stack, self._root), self._root)
         return self._answers[claim]
 
 
-def _leases(stores: Sequence[EvidenceStore]) -> tuple[list[Claim], list[Answer]]:
+def _leases(stores: Sequence[EvidenceStore]) -> tuple[list[Claim], list[BackendAnswer]]:
     """The leases in evidence. A lease that can't be read counts as one of another backend that can't be asked."""
-    claims, unread = list[Claim](), list[Answer]()
+    claims, unread = list[Claim](), list[BackendAnswer]()
     for store in stores:
         try:
             lease = store.lease()
         except EvidenceError as error:
-            unread.append(Answer(f"a lease that can't be read ({error})", "can't be asked"))
+            unread.append(BackendAnswer(f"a lease that can't be read ({error})", "can't be asked"))
         else:
             claims += [(lease.backend, store.marker.project, store.marker.stack)] if lease is not None else []
     return claims, unread

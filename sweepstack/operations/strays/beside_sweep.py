@@ -21,7 +21,7 @@ from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.core.roster import Roster
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import living
 from sweepstack.onbox.common import box_layout

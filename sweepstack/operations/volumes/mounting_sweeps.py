@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, ConfigDict, Field
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Birth, CellName, Digest, Record
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.errors import (
@@ -47,7 +47,7 @@ class Mounting(Record):
     at: AwareDatetime
 
 
-class Use(Record):
+class SweepOnVolume(Record):
     """One sweep on one volume, as a person was shown it. `receipt`: the one by which its cells are safe elsewhere, None
     for none; `waived`: cell → the reason for which a person said that it need not be."""
 
@@ -67,7 +67,7 @@ class Inventory(Record):
 
     schema_: Literal[1] = Field(alias="schema", default=1)
     identity: str
-    volumes: dict[str, tuple[Use, ...]]
+    volumes: dict[str, tuple[SweepOnVolume, ...]]
 
     @cached_property
     def digest(self) -> str:

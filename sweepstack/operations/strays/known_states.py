@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
-from sweepstack.billing.unheld import Unheld, unheld
+from sweepstack.billing.unlaunched import Unheld, unheld
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.extensions import module_of
@@ -20,7 +20,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
-from sweepstack.operations.strays.held import Backends
+from sweepstack.operations.strays.other_backends import Backends
 from sweepstack.platforms.registry import has_address, spelled
 from sweepstack.status.engine.state import StackMissing, StackState, list_stacks, read_state
 from sweepstack.teardown.close_box import StillBilled, still_billed
@@ -30,7 +30,7 @@ AT_ONCE = 4
 
 
 @dataclass
-class Known:
+class KnownStates:
     """The states of this backend, of every project, and what the stack files of this checkout name.
 
     `stores`: stack → its evidence, if it can be opened; `births`: the birth records in it. `named_hosts`: the hosts in
@@ -144,13 +144,13 @@ def is_of(birth: Birth, record: BoxRecord, *, by_tag: bool) -> bool:
     return by_tag and bool(record.tag) and birth.tag == record.tag
 
 
-def read_known(root: Path) -> Known:
+def read_known(root: Path) -> KnownStates:
     """Reads every stack of this backend, of all projects, with its evidence, and the evidence and hosts that the stack
     files of this checkout name. Blocks: a fraction of a second for each stack.
 
     Raises SweepstackError if the backend does not answer.
     """
-    known = Known(root=root)
+    known = KnownStates(root=root)
     names = list_stacks(root, every_project=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         states = list(pool.map(lambda name: _state(name, root), names))
@@ -176,7 +176,7 @@ def _state(name: str, root: Path) -> StackState | SweepstackError:
         return error
 
 
-def _read_file(known: Known, name: str) -> None:
+def _read_file(known: KnownStates, name: str) -> None:
     """Adds what a stack file names beyond the states: the evidence of a stack that this backend lacks, and hosts. Skips
     a file with which nothing was ever brought up, so that its hosts are not asked."""
     file = StackFile.locate(known.root, name)
@@ -199,7 +199,7 @@ def _read_file(known: Known, name: str) -> None:
         known.named_hosts |= set() if _is_over(known, marker.stack) else set(_hosts(file))
 
 
-def _is_over(known: Known, stack: str) -> bool:
+def _is_over(known: KnownStates, stack: str) -> bool:
     """Whether all boxes of the sweep have ended by the records. Its hosts are then not asked: a host that was given
     back does not answer, and every later audit would be unsure."""
     births = known.births.get(stack)
@@ -212,7 +212,7 @@ def _hosts(file: StackFile) -> Iterable[str]:
             yield spelled(f"ssh:{host}")
 
 
-def _read_evidence(known: Known, name: str, evidence: str) -> None:
+def _read_evidence(known: KnownStates, name: str, evidence: str) -> None:
     try:
         store = EvidenceStore.open(evidence)
         births = store.births()

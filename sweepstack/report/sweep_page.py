@@ -18,8 +18,8 @@ from sweepstack.core.results import Group, axes_of, columns_of, groups, mean_tex
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Areas, Block, Code, Curve, Facts, Lines, Section, Table, Text, Tone
 from sweepstack.report.curves import SEED, metrics
-from sweepstack.report.facts import BoxStory, SweepFacts
 from sweepstack.report.page import page
+from sweepstack.report.page_data import BoxStory, SweepFacts
 from sweepstack.report.timeline import attempts_of, busy, millis, timeline
 from sweepstack.teardown.signatures import given_by
 

@@ -19,16 +19,16 @@ from sweepstack.core.journal import CellProgress, cell_times, started
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Again, Birth
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
-from sweepstack.launch.cell_shares import FUNCTION, Asked, BoxSeen, Known, Shares, by_names_alone, shares
+from sweepstack.launch.cell_shares import FUNCTION, BoxSeen, Shares, SplitFacts, SplitQuestion, by_names_alone, shares
 from sweepstack.launch.entries import verified_cells
-from sweepstack.launch.retries import Retry, next_retry, on_record, too_low
+from sweepstack.launch.retries import Retry, next_retry, recorded_retries, too_low
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import keep_journals, observe
-from sweepstack.provider.resources import versions
+from sweepstack.provider.resources import code_mixing
 from sweepstack.provider.session import Session
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
@@ -43,13 +43,13 @@ def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, A
     if token != FUNCTION:
         raise SweepstackError(f"sweepstack has no function {token}; it has {FUNCTION}")
     try:
-        asked = Asked.model_validate_json(str(args.get("asked")))
+        asked = SplitQuestion.model_validate_json(str(args.get("asked")))
     except ValidationError as error:
         raise SweepstackError(f"{FUNCTION}: {error}") from error
     return {"shares": answer(session.project_root, asked).model_dump_json()}
 
 
-def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> Shares:
+def answer(project_root: Path, asked: SplitQuestion, *, now: datetime | None = None) -> Shares:
     """Returns the shares, by the evidence, the platforms and the boxes. Blocks for `LOOK_SECONDS` at most while it asks
     them. When the evidence can't be read, names alone decide."""
     evidence = evidence_uri(project_root, asked.pull_to)
@@ -57,14 +57,14 @@ def answer(project_root: Path, asked: Asked, *, now: datetime | None = None) -> 
         marker = EvidenceStore.read_marker(evidence) if evidence is not None else None
         if marker is None or (marker.project, marker.stack) != (asked.project, asked.stack):
             begins = now or datetime.now(UTC)  # there is no evidence of this sweep yet
-            return shares(asked, Known(begins, counted=_counted(None, asked, {}, {}, begins)))
+            return shares(asked, SplitFacts(begins, counted=_counted(None, asked, {}, {}, begins)))
         opened = Evidence(evidence or "")
         return shares(asked, _known(opened, asked, now or datetime.now(UTC)))
     except (SweepstackError, OSError) as error:
         return by_names_alone(asked, str(error))
 
 
-def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
+def _known(evidence: Evidence, asked: SplitQuestion, now: datetime) -> SplitFacts:
     store = evidence.store
     births = store.births()
     living = {birth.box: birth for birth in sorted(births, key=lambda one: one.generation) if birth.ended_at is None}
@@ -101,12 +101,12 @@ def _known(evidence: Evidence, asked: Asked, now: datetime) -> Known:
                 skew=seen.skew if seen is not None else 0.0,
             )
     unrecorded = _unrecorded(store, asked.boxes.keys() - {birth.box for birth in births})
-    teardown, record = store.teardown(), on_record(store)
+    teardown, record = store.teardown(), recorded_retries(store)
     counted = _counted(store, asked, record, ran, now)
     again: dict[str, Again | Retry] = {**record, **counted}
     superseded = {name: retry.manifest for name, retry in again.items() if retry.manifest is not None}
     digests = {cell.name: cell.config_digest for cell in asked.cells}
-    return Known(
+    return SplitFacts(
         now=now,
         boxes=boxes,
         verified=verified_cells(store, digests, superseded),
@@ -129,7 +129,7 @@ def _later(one: CellProgress | None, other: CellProgress) -> bool:
 
 def _counted(
     store: EvidenceStore | None,
-    asked: Asked,
+    asked: SplitQuestion,
     record: Mapping[str, Retry],
     ran: Mapping[str, CellProgress],
     now: datetime,
@@ -159,7 +159,7 @@ def _asking(evidence: Evidence, birth: Birth) -> Callable[[], Observation]:
     def ask() -> Observation:
         seen = observe(BoxAt.of(birth, evidence), files=False)[0]
         if seen.journal is not None:
-            versions.remember(birth, seen.journal)  # the queues of this preview ask for the same ones
+            code_mixing.remember(birth, seen.journal)  # the queues of this preview ask for the same ones
         return seen
 
     return ask

@@ -39,10 +39,10 @@ class Takeovers(Record):
 
 def backend_name() -> str:
     """The backend's URL without credentials; a local one with the host's name. "unknown" when nothing names one."""
-    return named(os.environ.get("PULUMI_BACKEND_URL") or _logged_in())
+    return name_of_backend(os.environ.get("PULUMI_BACKEND_URL") or _logged_in())
 
 
-def named(url: str) -> str:
+def name_of_backend(url: str) -> str:
     """The same of any backend's URL."""
     if not url:
         return "unknown"

@@ -27,12 +27,12 @@ from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Again, Birth
 from sweepstack.core.resources import QueueInputs
 from sweepstack.core.workdir import NO_CODE, Shipment, collect, digest_of_files, located, no_code
-from sweepstack.evidence.lazy import Evidence
+from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.launch.entries import on_another_box, ran_on_ended_boxes
-from sweepstack.launch.left_behind import missing
 from sweepstack.launch.line_ends import CrlfScript, crlf_scripts
-from sweepstack.launch.retries import Retry, newer, on_record
+from sweepstack.launch.retries import Retry, not_yet_recorded, recorded_retries
 from sweepstack.launch.ship import members
+from sweepstack.launch.unshipped_files import unshipped_scripts
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
@@ -55,7 +55,7 @@ def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> t
     stack file asks for; and failures for pins that don't fit one version."""
     try:
         store = evidence.store
-        known, asked = store.codes(), on_record(store)
+        known, asked = store.codes(), recorded_retries(store)
         record = store.launch(new.box_name, new.generation)
     except EvidenceError:
         known, asked, record = [], None, None
@@ -63,7 +63,7 @@ def complete(evidence: Evidence, old: QueueInputs | None, new: QueueInputs) -> t
     if asked is None:
         retries = dict(old.retries or {}) if old else {}
     else:
-        all_ = {name: retry.again for name, retry in asked.items()} | newer(new.retries or {}, asked)
+        all_ = {name: retry.again for name, retry in asked.items()} | not_yet_recorded(new.retries or {}, asked)
         stayed = set(record.cells) & set(new.others) if record else set()
         retries = {name: again for name, again in sorted(all_.items()) if name in own or name in stayed}
     pins, failures = _pins(new.pins or {}, {*known, new.job.code, *((old.pins or {}).values() if old else ())}, own)
@@ -158,8 +158,8 @@ def _asked(evidence: Evidence, new: QueueInputs, counted: Mapping[str, Again]) -
     and by the stack file."""
     own: dict[str, Again | Retry] = dict(new.retries or {})
     try:
-        record = on_record(evidence.store)
-        return {**record, **newer(counted, record), **own}
+        record = recorded_retries(evidence.store)
+        return {**record, **not_yet_recorded(counted, record), **own}
     except EvidenceError:
         return own
 
@@ -176,7 +176,7 @@ def keeps(progress: CellProgress, asked: Again | Retry | None = None, goes_on: b
     return progress.state in ("sealed", "running") or stays
 
 
-def refusal(
+def mixing_refusal(
     standing: CodeVersions, new: QueueInputs, stack: str, files: Callable[[str], str] = lambda _: ""
 ) -> list[Failure]:
     """The failure if some cells would take new code while others keep theirs; empty if that is allowed. `files`: which
@@ -259,8 +259,10 @@ def _of_failed(standing: CodeVersions, new: QueueInputs) -> list[str]:
         elif name in standing.kept:
             goes = "stays failed" if progress.final and _no_retry(new, progress) else "goes on from it"
             others.append(f"{name} has a checkpoint{step}, keeps its version and {goes}")
-    words = [f"failed, and start{'s' if len(anew) == 1 else ''} anew with it: {named(anew)}"] if anew else []
-    words += [f"failed, and go{'es' if len(going) == 1 else ''} on with new code: {named(going)}"] if going else []
+    words = [f"failed, and start{'s' if len(anew) == 1 else ''} anew with it: {first_names(anew)}"] if anew else []
+    words += (
+        [f"failed, and go{'es' if len(going) == 1 else ''} on with new code: {first_names(going)}"] if going else []
+    )
     words += others[:NAMED]
     words += [f"{len(others) - NAMED} more that failed keep theirs, too"] if len(others) > NAMED else []
     ways = "`sweepctl retry CELL --from start` takes the new one, from step 0; `job.resume: across-code` goes on in it"
@@ -282,16 +284,18 @@ def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str],
     more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
     move = sorted((left - set(ran) - set(new.dropped)) & set(new.others))
     fewer, stay = sorted(left - set(ran) - set(move)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
-    parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({named(more)})"] if more else []
-    parts += [f"{len(move)} to move to another box ({named(move)})"] if move else []
-    parts += [f"{len(fewer)} taken out ({named(fewer)})"] if fewer else []
-    parts += [f"{len(stay)} that started stay{'s' if len(stay) == 1 else ''} here ({named(stay)})"] if stay else []
+    parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({first_names(more)})"] if more else []
+    parts += [f"{len(move)} to move to another box ({first_names(move)})"] if move else []
+    parts += [f"{len(fewer)} taken out ({first_names(fewer)})"] if fewer else []
+    parts += (
+        [f"{len(stay)} that started stay{'s' if len(stay) == 1 else ''} here ({first_names(stay)})"] if stay else []
+    )
     retried = sorted(name for name, again in (new.retries or {}).items() if again != (old.retries or {}).get(name))
-    parts += [f"{len(retried)} to run again ({named(retried)})"] if retried else []
+    parts += [f"{len(retried)} to run again ({first_names(retried)})"] if retried else []
     return ", ".join(parts)
 
 
-def named(cells: Sequence[str]) -> str:
+def first_names(cells: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = f" … and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
     return ", ".join(cells[:NAMED]) + more
@@ -491,7 +495,7 @@ def unstartable(op: Operation, standing: CodeVersions, old: QueueInputs | None, 
 def _missing(there: WorkDir, run: str) -> tuple[str, ...]:
     if there.shipment is None:
         return ()
-    return tuple(missing(there.path, {file.path for file in there.shipment.files}, run))
+    return tuple(unshipped_scripts(there.path, {file.path for file in there.shipment.files}, run))
 
 
 @functools.lru_cache(maxsize=8)

@@ -27,7 +27,7 @@ def _import_as_stub(name: str) -> None:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.submodule_search_locations is None:
         raise ImportError(f"{name} is not installed in {sys.prefix}; run `{package_fix()}`", name=name)
-    shell = ModuleType(name, "search path only; see sweepstack/provider/protocol.py")
+    shell = ModuleType(name, "search path only; see sweepstack/provider/grpc_stubs.py")
     shell.__path__ = list(spec.submodule_search_locations)
     shell.__spec__ = spec
     sys.modules[name] = shell

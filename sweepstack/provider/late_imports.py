@@ -5,9 +5,9 @@ The engine starts the plugin twice, and asks one of the two processes only what 
 
 from __future__ import annotations
 
-from sweepstack.provider import dispatch, sharing
+from sweepstack.provider import dispatch, split_invoke
 
 for _token in dispatch.HANDLERS:
     dispatch.handler_for(_token)
 
-__all__ = ["dispatch", "sharing"]
+__all__ = ["dispatch", "split_invoke"]

@@ -30,7 +30,7 @@ from sweepstack.config.project import project_root
 from sweepstack.core.columns import IN_ENGINE, fitted
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.platforms.common import redact
-from sweepstack.provider.protocol import (
+from sweepstack.provider.grpc_stubs import (
     engine_pb2,
     engine_pb2_grpc,
     plugin_pb2,
@@ -124,7 +124,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn)
         inputs, failures = self.guard(
@@ -136,7 +136,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn)
         found = self.guard(
@@ -152,7 +152,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
         inputs = to_python(request.properties)
@@ -160,7 +160,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn)
         found = self.guard(
@@ -175,7 +175,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ReadResponse(id=request.id, properties=to_struct(outputs), inputs=to_struct(inputs))
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
         news = to_python(request.news)
@@ -187,7 +187,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
     def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import dispatch
+        from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn, request.timeout)
         self.guard(
@@ -197,9 +197,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.invokes import sharing
+        from sweepstack.provider.late_imports import split_invoke
 
-        found = self.guard(context, lambda: sharing.invoke(self.session, request.tok, to_python(request.args)))
+        found = self.guard(context, lambda: split_invoke.invoke(self.session, request.tok, to_python(request.args)))
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(to_struct(found))  # a keyword of Python
         return response

@@ -88,7 +88,7 @@ def _files(name: str, count: int) -> str:
     return f"{'at least ' if count >= MOST_FILES else ''}{count:,} file{'' if count == 1 else 's'}, "
 
 
-def missing(workdir: Path, shipped: Collection[str], run: str) -> list[str]:
+def unshipped_scripts(workdir: Path, shipped: Collection[str], run: str) -> list[str]:
     """A sentence for the script of `run`, or else for each module, that is not shipped; empty where none is known.
 
     Of modules only those count that lie in `workdir`: what else a box has is not known here. Runs no code of the job.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweepstack.config.stack_config import StoreConfig
-from sweepstack.config.store import StoreVolume
+from sweepstack.config.volume_stack import StoreVolume
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_size
-from sweepstack.profiles import dates, facts
+from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.hosts import VERB
 from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.model import Profile
@@ -43,7 +43,7 @@ class StorePlan:
 
 def plan_store(config: StoreConfig, profile: Profile) -> StorePlan:
     """The plan. Raises ConfigError, with every reason, where the platform can't keep these volumes."""
-    if wrong := facts.problems(config.accept_facts, {profile.platform: profile}, dates.today()):
+    if wrong := dated_facts.problems(config.accept_facts, {profile.platform: profile}, dates.today()):
         raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
     found = profile.layout(volume=True).durable_tier(VERB)
     if found is None:
