@@ -1,15 +1,10 @@
-"""The `sweepctl` application: its help text and its own option, `--version`.
+"""Finds the commands of `sweepctl`, imports each only when it runs, and gives its exit code.
 
-The group of all commands: lists them by sections, and reports errors as JSON if `--json` is given.
-
-Finds the commands of `sweepctl`, and imports each only when it runs.
-
-Each is the file or package of its name in `commands/`, here or in an extension. In it, `command` is the function with
-the options; a command that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile show`)
-is a package: its `command` has the help of the group, `VERBS` the order of the verbs, and each other file in it is one,
-as in the package of that name in an extension.
-
-Turns the answer of a command, or its error, into the exit code of `sweepctl`.
+A command is the file or package of its name in `commands/`, here or in an extension. In it, `command` is the function
+with the options; a command that needs its own Typer class has it as `Command`. A group of verbs (`sweepctl profile
+show`) is a package: its `command` has the help of the group, `VERBS` the order of the verbs, and each other file in it
+is one, as in the package of that name in an extension. The group of all commands lists them by sections, and reports
+errors as JSON if `--json` is given.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A cell's name comes from its axes in axis order (`lr0.1-seed0`), so a default ad
 become folders on boxes, volumes and laptops: a name that a person wrote and that is unsafe there, or one that differs
 from another by case alone, is refused before anything is rented.
 
-The name of a cell that got none of its own: made of its axes, and safe as a folder everywhere.
-
 A value that can't be part of a name (`meta-llama/Llama-3-8B`, `[64,64]`) stands in it with `-` for what has no place
 there, and with the first digits of a digest of itself. So a name depends on its own cell alone: a further value of an
 axis renames nothing, and two values don't get one name because they look alike without their odd letters.

@@ -102,7 +102,7 @@ def _on_this_computer(facts: BoxFacts) -> Approval | None:
 
 
 def _standing(facts: BoxFacts) -> Decision | None:
-    """This computer's last decision about this very box, if it counts (see `keep`)."""
+    """This computer's last decision about this very box, if it counts (see `record_abandonment`)."""
     try:
         found = [known for known in decisions(facts.native_id) if known.what in (ABANDONED, TAKEN_BACK)]
     except SweepstackError:

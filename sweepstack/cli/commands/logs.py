@@ -1,13 +1,10 @@
 """`sweepctl logs`: prints the log of a cell, from its box or a copy, or the log of set-up or runner.
 
-Finds the log of a box's runner or set-up: on the box, else in the copy that `sweepctl pull` made.
-
-`sweepctl logs -f`: follows a log through restarts of the runner, new attempts and outages.
+That of a runner or a set-up is read on the box, else in the copy that `sweepctl pull` made. `-f` follows a log through
+restarts of the runner, new attempts and outages. Control sequences are left out.
 
 Messages about the log go to stderr, so that stdout is the log alone. The journal is read as it grows, for lines about
 this cell; its chain of digests is not checked, because nothing is decided by it here.
-
-Prints a log without control sequences, and finds where its last lines begin.
 """
 
 from __future__ import annotations

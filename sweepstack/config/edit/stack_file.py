@@ -1,12 +1,9 @@
 """The stack file of one stack: finds it, reads it, and edits single values in it.
 
-An edit sets or removes one value. It changes the text (`config.edit.text`), so every other byte stays as the person
-wrote it. The result is parsed before it is written: if any other value would change, the file stays as it is.
-
-Edits one value in the text of a stack file: no other byte changes.
-
-A YAML writer would align, fold and quote the whole file anew, and a pull request would show all of that as changed.
-The positions come from the YAML reader (`config.yaml_bounds.composed`), counted in characters.
+An edit sets or removes one value in the text: every other byte stays as the person wrote it. The result is parsed
+before it is written: if any other value would change, the file stays as it is. A YAML writer would align, fold and
+quote the whole file anew, and a pull request would show all of that as changed. The positions come from the YAML reader
+(`config.yaml_bounds.composed`), counted in characters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The way to a box that only a person can reach: what was packed for it, and what came back.
 
-The way to a box whose results come back to a bucket, object by object.
+Its results come back as files that a person brings, or to a bucket, object by object.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """What the jobs need of GitHub or GitLab: comments, statuses and issues.
 
-What both forges share: pages, lost answers, the one comment or issue kept up to date.
-
+Both share pages, lost answers, and the one comment or issue that is kept up to date.
 A comment or an issue counts as ours only where this token wrote it: on a public repository a stranger can write one
 with the same first line, and would choose what stands there, or keep the real one from being seen.
 
-GitHub's REST API, as far as the jobs need it.
-
-Source: docs.github.com/rest, version 2022-11-28; the job's variables: docs.github.com/actions/reference/variables.
-
-GitLab's REST API v4, as far as the jobs need it.
-
-Source: docs.gitlab.com/api (notes, commits, merge_requests, issues); the job's variables: docs.gitlab.com/ci/variables.
+Sources: docs.github.com/rest, version 2022-11-28; its jobs' variables: docs.github.com/actions/reference/variables.
+GitLab's REST API v4: docs.gitlab.com/api (notes, commits, merge_requests, issues); the job's variables:
+docs.gitlab.com/ci/variables.
 """
 
 from __future__ import annotations

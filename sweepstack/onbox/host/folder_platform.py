@@ -7,15 +7,14 @@
                             scratch/ data/ mnt/<name> -> a volume's content
     <root>/volumes/volume-<registry>-<id>/volume.json content/
 
-A box appears by one rename and disappears by one: a kill -9 at any moment leaves none, or one that its tag finds.
+A box appears by one rename and disappears by one: a kill -9 at any moment leaves none, or one that its tag finds. A
+stop first writes `stopping` (from then on nothing is started), then ends the processes, wipes the tiers that a stop
+kills, and writes `stopped` last. So after a kill -9 at any moment the next stop or start finishes it.
 
 Drills: failures of the local platform, for practice and tests, set by environment variables.
 
 `SWEEPSTACK_DRILL_BOOT_SECONDS=<n>` makes a box take n seconds to get ready, new or started again;
 `SWEEPSTACK_DRILL_CREATE=lose-answer` makes the box and loses the answer, `=fail-after-create` makes it and then fails.
-
-A stop first writes `stopping` (from then on nothing is started), then ends the processes, wipes the tiers that a stop
-kills, and writes `stopped` last. So after a kill -9 at any moment the next stop or start finishes it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """One attempt of one cell: its command, its environment, its process.
 
-Watches a running cell's metrics for the first NaN, for jobs that ask to be ended then.
+While it runs, its metrics are watched for the first NaN, for jobs that ask to be ended then; and its outputs are linked
+into the one folder that a platform's own TensorBoard reads.
 
-Links the outputs of cells into the one folder that a platform's own TensorBoard reads.
-
-How many threads the math libraries of a cell start: its share of the CPUs that this box may use.
-
-OpenMP and MKL start one thread for each core that they see. In a container that is the whole host, of which the box
-has a slice; and every slot does it. The threads then wait for each other, and each cell is many times slower.
+The math libraries of a cell start as many threads as its share of the CPUs that this box may use has. OpenMP and MKL
+start one thread for each core that they see. In a container that is the whole host, of which the box has a slice; and
+every slot does it. The threads then wait for each other, and each cell is many times slower.
 """
 
 from __future__ import annotations

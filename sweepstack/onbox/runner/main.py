@@ -25,11 +25,9 @@ Exit codes:
   70     a defect of the runner; else as 6
   128+n  signal n came: it was passed on to the cells; the next runner goes on with them
 
-Decides when the runner ends an attempt: at the job's timeout, or when it hangs.
-
-Checks that the durable tier is the place of the host that the box was made with.
-
-A queue that stands still: when the lease is over, the runner ends it, so that the box can stop.
+Before it begins, it checks that the durable tier is the place of the host that the box was made with. It ends an
+attempt at the job's timeout, or when it hangs; and a queue that stands still when the lease is over, so that the box
+can stop.
 """
 
 from __future__ import annotations

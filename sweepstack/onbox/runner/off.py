@@ -1,11 +1,9 @@
 """Power-off: a box ends its own bill, so that no laptop has to stay open for that.
 
 Once its queue is drained, if spec.json has `when_drained`: a box gets that when its platform's command is proved to end
-the bill and to wipe no tier with files of ours. And once its lease is over (`lease`).
-
-Asks the vendor to stop this very box, with the key that the vendor put into it.
-
-The key is read when it is needed, and is in no file, log, journal or error of ours.
+the bill and to wipe no tier with files of ours. And once its lease is over (`lease`). The vendor is asked to stop this
+very box, with the key that it put into it. The key is read when it is needed, and is in no file, log, journal or error
+of ours.
 """
 
 from __future__ import annotations

@@ -5,17 +5,14 @@ For networks where the official plugin can't be fetched. It runs on our provider
 stand-in. Different on purpose: it takes no passwords, refuses an unknown `logging`, and `perDialTimeout` limits the
 whole of a dial.
 
-The inputs of the command package's resources: types, defaults, and what a change causes.
+Types and defaults of the inputs, and what a change causes, are those of pulumi-command 1.2.1: its schema, and what its
+binary answers (tests/conformance/test_command_plugin.py holds both plugins to the same). Inputs that sweepstack does
+not use are refused by name.
 
-They are those of pulumi-command 1.2.1: its schema, and what its binary answers
-(tests/conformance/test_command_plugin.py holds both plugins to the same). Inputs that sweepstack does not use are
-refused by name.
-
-Copies a file, a text or a folder to another machine: a shell script there reads it on its stdin.
-
-Where things go is as in pulumi-command. A file that is copied to an existing folder keeps its name. A folder is put
-below an existing or new one, under its own name; if its path ends with `/`, only its content is. Nothing is removed on
-the other machine.
+A file, a text or a folder is copied to another machine by a shell script there, which reads it on its stdin. Where
+things go is as in pulumi-command. A file that is copied to an existing folder keeps its name. A folder is put below an
+existing or new one, under its own name; if its path ends with `/`, only its content is. Nothing is removed on the other
+machine.
 """
 
 from __future__ import annotations

@@ -5,12 +5,10 @@ nothing is lost. It counts only while a connection to the box fails, or while it
 and again at every later command. A host that bills nothing may answer, if it has lost the folder of the box: it then
 says itself what is gone.
 
-What a platform's API says of a silent host that a person is about to confirm as ended.
-
-Closes the record of a box that no state has, once its platform proves that it is gone.
-
-A sweep that was destroyed may have left one: its provider was killed before the record, or the evidence was out of
-reach. No delete comes any more that would close it, and so its bill goes on in the books.
+Before a person confirms, the platform's API is asked about the silent host. Also closed here is the record of a box
+that no state has, once its platform proves that it is gone: a sweep that was destroyed may have left one: its provider
+was killed before the record, or the evidence was out of reach. No delete comes any more that would close it, and so its
+bill goes on in the books.
 """
 
 from __future__ import annotations

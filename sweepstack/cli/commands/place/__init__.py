@@ -1,12 +1,6 @@
 """`sweepctl place`: shows the candidates' offers, and writes the chosen ones into the stack file.
 
-Looks at the offers, waits for one if asked to, and writes the choice into the stack file.
-
-`sweepctl place --wait`: looks again until something fits.
-
-It rents nothing: `pulumi up` does, once.
-
-The offers as a table for people and as values for programs.
+`--wait` looks again until something fits. It rents nothing: `pulumi up` does, once.
 """
 
 from __future__ import annotations

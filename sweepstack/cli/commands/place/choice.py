@@ -1,13 +1,8 @@
 """Which offer each box gets, and the block of the stack file that says so.
 
-What the candidates have now for the boxes that are to be rented.
-
-One look at the markets of all candidates.
-
-The offers nearest to what is asked for, each with the one constraint that it fails.
-
-For each constraint the market is asked once more without it: what comes then fails that one alone. No adapter has to
-say why it left an offer out.
+The markets of all candidates are looked at once. Where nothing fits, the nearest offers are told, each with the one
+constraint that it fails: for each constraint the market is asked once more without it: what comes then fails that one
+alone. No adapter has to say why it left an offer out.
 """
 
 from __future__ import annotations
