@@ -23,9 +23,9 @@ CREATE = """
 import importlib, json, os, pkgutil, sys, traceback
 from sweepstack.core.extensions import module_of
 from sweepstack.onbox.host.platform import BoxRequest, Wait
-from sweepstack.platforms.common import probe
+from sweepstack.platforms.common import reach_box
 from sweepstack.platforms.registry import load_platform
-adapter, asked, seconds, probe.ON, count = json.loads(sys.argv[1])
+adapter, asked, seconds, reach_box.ON, count = json.loads(sys.argv[1])
 package = importlib.import_module(module_of(adapter.partition(":")[0]).rpartition(".")[0])
 for module in pkgutil.iter_modules(package.__path__):
     importlib.import_module(package.__name__ + "." + module.name)

@@ -370,7 +370,7 @@ def test_clean_tree_has_no_complaints(tree: Callable[[str, str], Path]) -> None:
         ("sweepstack/provider/grpc_service.py", "from components import sweep\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.evidence.store import EvidenceStore\n"),
         ("sweepstack/platforms/x/platform.py", "from sweepstack.teardown import check\n"),
-        ("sweepstack/cli/app.py", "from sweepstack.provider import host\n"),
+        ("sweepstack/cli/app.py", "from sweepstack.provider import grpc_service\n"),
         ("sweepstack/cli/app.py", "from components.sweep import Sweep\n"),
         ("sweepstack/core/journal.py", "from ..cli import main\n"),
         ("sweepstack/onbox/agent/agent.py", "from sweepstack.core import journal\n"),

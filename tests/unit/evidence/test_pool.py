@@ -282,8 +282,8 @@ def test_workers_run_the_code_of_the_process_that_asks(tmp_path: Path) -> None:
     reader.write_text(reader.read_text().replace("is not JSON", "is of the changed code"))
     (tmp_path / "broken.json").write_text("{")
     code = (
-        "from sweepstack.loaders.base import PlainSpec\nfrom sweepstack.loaders.pool import Job, read_all\n"
-        f"((_, result),) = read_all([Job({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\n"
+        "from sweepstack.loaders.base import PlainSpec\nfrom sweepstack.loaders.pool import FileToRead, read_all\n"
+        f"((_, result),) = read_all([FileToRead({str(tmp_path / 'broken.json')!r}, PlainSpec('json'), None, 1)])\n"
         "print(*result.reasons)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
