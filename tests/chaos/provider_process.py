@@ -2,8 +2,8 @@
 
     python -m tests.chaos.provider_process FD
 
-imports everything once and forks for whoever asks over the socket FD: a child is a fresh provider, that has asked
-nobody anything yet. It serves what `provider.grpc_service` serves, through the same `dispatch`: requests and
+imports everything once and forks for each one that asks over the socket FD: a child is a fresh provider, that has not
+asked anything yet. It serves what `provider.grpc_service` serves, through the same `dispatch`: requests and
 answers are JSON lines instead of gRPC. Boxes are reached over a folder each instead of SSH (`DiskChannel`): what SSH
 does has tests of its own, and here it is the API that breaks.
 """

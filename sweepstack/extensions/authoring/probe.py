@@ -24,24 +24,27 @@ SECONDS = 180.0
 """So long may the box take: its routes are timed one after another."""
 
 
-def ask_box(target: Target, box: str, before_stop: bool, after_stop: bool, patch: Path | None, out: Out) -> int:
-    """Asks a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact."""
+def ask_box(target: Target, box: str, stop: str, patch: Path | None, out: Out) -> int:
+    """Asks a box for its platform's facts; proposes stamps and edits nothing. Exit 1: it contradicts a fact.
+
+    `stop`: "before" or "after" one, which shows what survives it; "": neither.
+    """
     entry = find_box(target, box)
     profile = _profile(entry)
     if profile.by_hand is not None:
         raise No(f"box {entry.name} is on a machine that only a person reaches: nothing can be asked there from here")
     volume = bool(entry.mounts)
-    mark: Mark = "write" if before_stop else "look" if after_stop else "try"
+    mark: Mark = "write" if stop == "before" else "look" if stop == "after" else "try"
     with Progress("asking the box, about a minute"):
         seen = _ask(way_to(target, entry), profile, entry, mark, volume)
-    if after_stop:
+    if stop == "after":
         answers = _after(profile, seen, volume=volume)
     else:
         answers = box_answers.compare_with_profile(profile, seen, None, volume=volume)
         answers = [one for one in answers if one.box != "not seen after a stop"]
     proposed, why_not = _proposed(profile, answers)
     wrong = [one for one in answers if one.verdict == "contradicted"]
-    following = _next(target, entry, profile, before_stop, after_stop, patch if proposed else None)
+    following = _next(target, entry, profile, stop, patch if proposed else None)
     if patch is not None and proposed:
         try:
             with patch.open("x", encoding="utf-8") as file:
@@ -66,7 +69,7 @@ def ask_box(target: Target, box: str, before_stop: bool, after_stop: bool, patch
     for one in answers:
         out.line(one.line(), style="red" if one.verdict == "contradicted" else None)
     out.line(f"{count(len(answers), 'answer')}; {len(wrong)} contradict profiles/{profile.platform}.md")
-    if not (before_stop or after_stop):
+    if not stop:
         out.line(f"not asked: what survives a stop. That needs one, and {_cost(profile)}: --stop before begins it")
     out.line(f"stamps        {', '.join(stamped(answers)) or 'none to propose'}")
     if why_not:
@@ -132,10 +135,8 @@ def _cost(profile: Profile) -> str:
     return f"it ends what runs, {dies}{bills}"
 
 
-def _next(
-    target: Target, entry: BoxEntry, profile: Profile, before: bool, after: bool, patch: Path | None
-) -> list[str]:
-    if before:
+def _next(target: Target, entry: BoxEntry, profile: Profile, stop: str, patch: Path | None) -> list[str]:
+    if stop == "before":
         want = f"boxes.{entry.name}.want"
         return [
             f"pulumi up --stack {target.stack}    (after {want}: stopped; {_cost(profile)})",

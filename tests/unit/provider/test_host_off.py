@@ -245,7 +245,7 @@ def test_a_wait_that_was_cut_off_is_taken_up(parked: HostSweep) -> None:
     assert parked.born().ended_how == "power-off"
     assert isinstance(BOX.read(parked.op(), box.native_id, box), Gone)
     forget_handover(parked.store, box.native_id)
-    assert isinstance(BOX.read(parked.op(), box.native_id, box), ReadAnswer), "without the record nobody knows"
+    assert isinstance(BOX.read(parked.op(), box.native_id, box), ReadAnswer), "without the record it is not known"
 
 
 def test_another_box_at_work_on_the_same_host_keeps_it_on(parked: HostSweep) -> None:

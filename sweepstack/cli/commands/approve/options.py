@@ -160,26 +160,30 @@ def _what(word: str) -> tuple[str, str]:
     return (kind + slash, name) if kind + slash in KINDS and name else ("", word)
 
 
+def _split(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The digests among the words, and what each other word gives up."""
+    digests = [word for word in words if word.startswith(DIGEST_PREFIX)]
+    return digests, [_what(word) for word in words if word not in digests]
+
+
 def facts_and_receipt(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
     """The old facts that are accepted, and the receipt's digest, among the words of `give-up`. Raises Unsure for a word
     that says nothing, for two digests, and where nothing is given up."""
-    said = [_what(word) for word in words]
-    digests = [word for kind, word in said if not kind and word.startswith(DIGEST_PREFIX)]
+    digests, said = _split(words)
     for kind, word in said:
-        if not kind and word not in digests:
+        if not kind:
             raise Unsure(f'"{word}" does not say what is given up: {" or ".join(f"{one}{word}" for one in KINDS)}')
-    if len(digests) > 1 or len(digests) == len(words):
+    if len(digests) > 1 or not said:
         raise Unsure(f"name what is given up, {', '.join(f'{one}NAME' for one in KINDS)}, and at most one receipt")
     return tuple(dict.fromkeys(name for kind, name in said if kind == FACT)), next(iter(digests), None)
 
 
 def facts_alone(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
     """As `facts_and_receipt`, of `finish`, which gives up no more than the caution about an old fact."""
-    digests = [word for word in words if word.startswith(DIGEST_PREFIX)]
-    facts = [_what(word) for word in words if word not in digests]
-    for kind, name in facts:
+    digests, said = _split(words)
+    for kind, name in said:
         if kind != FACT:
             raise Unsure(f'"{kind}{name}" is no {FACT}NAME and no receipt: what loses something, give-up approves')
     if len(digests) > 1:
         raise Unsure("name one receipt at most")
-    return tuple(dict.fromkeys(name for _, name in facts)), next(iter(digests), None)
+    return tuple(dict.fromkeys(name for _, name in said)), next(iter(digests), None)

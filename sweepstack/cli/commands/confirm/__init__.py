@@ -13,13 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.options import AsJson, Box, Stack
+from sweepstack.cli.options import AsJson, Box, Stack, one_of
 from sweepstack.cli.output import Out, Unsure
 from sweepstack.cli.prompt import own_words
 from sweepstack.cli.target import Target
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE
-from sweepstack.core.suggest import did_you_mean
 from sweepstack.teardown.ownership import who
 
 
@@ -103,4 +102,4 @@ def _subject(what: str) -> Any:
         return importlib.import_module(found[what])
     if extension := extensions.COMMANDS.get(f"confirm {what}"):
         raise Unsure(f"`sweepctl confirm {what}` belongs to {extensions.not_here(extension)}")
-    raise Unsure(f'"{what}" is none of {", ".join(sorted(found))}{did_you_mean(what, found)}')
+    return one_of(what, *sorted(found))

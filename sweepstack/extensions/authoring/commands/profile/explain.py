@@ -66,7 +66,7 @@ def command(
     if name and stack and name != stack:
         raise Unsure(f"explain {name}, or --stack {stack}? Name one of them")
     target = Target.find_sweep(name or stack)
-    return ask_box(target, box, stop == "before", stop == "after", patch, out) if box else _explain(target, out)
+    return ask_box(target, box, stop, patch, out) if box else _explain(target, out)
 
 
 def _gotchas(platform: str | None, out: Out) -> int:

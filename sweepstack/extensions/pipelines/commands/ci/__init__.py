@@ -80,8 +80,6 @@ def command(
     if folder is None and "folder" in takes:
         raise Unsure(f"ci {what} needs a FOLDER")
     words = {name: value for name, value in given.items() if name in takes}
-    if "folder" in words:
-        words["left" if what == "post" else "into"] = words.pop("folder")
     if "stack" in takes:
         words["stack"] = stack
     code: int = importlib.import_module(f"{__name__}.{what}").command(**words, json=json)

@@ -36,18 +36,18 @@ class CheckOutcome:
     said: str
 
 
-def command(into: Path, json: bool = False) -> int:
+def command(folder: Path, json: bool = False) -> int:
     """Look at accounts, clocks, budget, balance, ledger and old facts; write the text of one issue."""
     job, _ = here()
     root = project_root()
     steps.need_backend(root)
     with steps.environment() as env:
         looks: list[CheckOutcome] = []
-        _left(looks, job.url, into, cut=True)
+        _left(looks, job.url, folder, cut=True)
         for look in _looks(root, env):
             looks.append(look)
-            _left(looks, job.url, into, cut=True)
-    code = _left(looks, job.url, into)
+            _left(looks, job.url, folder, cut=True)
+    code = _left(looks, job.url, folder)
     out = Out(as_json=json)
     out.document({"code": code, "looks": [{"command": look.shown, "code": look.code} for look in looks]})
     for look in looks:

@@ -38,10 +38,10 @@ def status_text(one: StackResult) -> str:
     return f"{one.words}; {one.digest}" if one.digest else one.words
 
 
-def command(left: Path, pages: str = "", json: bool = False) -> int:
+def command(folder: Path, pages: str = "", json: bool = False) -> int:
     """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
     job, client = here()
-    result = Result.read(left)
+    result = Result.read(folder)
     _summary(result)  # first: it needs no forge that answers
     out, done = Out(as_json=json), []
     if result.kind == "nightly":

@@ -17,7 +17,7 @@ _NEW = "The backend has no stack {stack} yet: this was previewed against an empt
 WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}
 
 
-def command(into: Path, json: bool = False) -> int:
+def command(folder: Path, json: bool = False) -> int:
     """Review each stack that this change touches, for the step that posts it. Changes nothing that runs."""
     job, _ = here()
     root = project_root()
@@ -29,7 +29,7 @@ def command(into: Path, json: bool = False) -> int:
     found = touched(root, base)
     if found:
         steps.need_backend(root)
-    into.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with steps.environment() as env:
         stacks = steps.listed(root, env) if found else None
         # What all share changes nothing of a stack that is not up: the `up` of this change leaves it as it is, too.
@@ -37,9 +37,9 @@ def command(into: Path, json: bool = False) -> int:
         asked = {one.stack: one for one in found if one.stack not in left}
         result = steps.one_by_one(
             "review",
-            into,
+            folder,
             list(asked),
-            lambda stack: _of(root, env, into.resolve(), base, asked[stack], stacks),
+            lambda stack: _of(root, env, folder.resolve(), base, asked[stack], stacks),
             _cut,
         )
     results, out = result.stacks, Out(as_json=json)

@@ -19,7 +19,7 @@ MOST_NEWER = 50
 """So many newer commits are looked at: each is a request to the forge."""
 
 
-def command(into: Path, only: str = "", digest: str = "", json: bool = False) -> int:
+def command(folder: Path, only: str = "", digest: str = "", json: bool = False) -> int:
     """Write down which review each stack of this push had, by the status on its request's last commit."""
     job, client = here()
     root = project_root()
@@ -40,9 +40,9 @@ def command(into: Path, only: str = "", digest: str = "", json: bool = False) ->
             for one in merged
             if api
         }
-    into.mkdir(parents=True, exist_ok=True)
-    write_atomically(into / REVIEWED, json_module.dumps(found, indent=1).encode())
-    Result("up", [cut(stack, False, one) for stack, one in found.items()], UNSURE if found else YES).write(into)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / REVIEWED, json_module.dumps(found, indent=1).encode())
+    Result("up", [cut(stack, False, one) for stack, one in found.items()], UNSURE if found else YES).write(folder)
     out = Out(as_json=json)
     out.document({"stacks": found})
     for stack, one in found.items():

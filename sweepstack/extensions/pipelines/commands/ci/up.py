@@ -21,15 +21,15 @@ BEGUN = ("up", "begun", "`pulumi up`")
 _PART = "It may have rented a part: `sweepctl status --stack {stack}` says what bills. Then start this job again.\n"
 
 
-def command(into: Path, json: bool = False) -> int:
+def command(folder: Path, json: bool = False) -> int:
     """Bring up each merged stack whose change is still the reviewed one; refuse the others, with a review of today."""
     job, _ = here()
     root = project_root()
-    if not (into / REVIEWED).is_file():
+    if not (folder / REVIEWED).is_file():
         raise No("no step before this one wrote down what was reviewed: sweepctl ci reviewed")
     if job.change is not None or (job.default and job.target != job.default):
         raise No(f"nothing is brought up from {job.target or 'here'}: only from {job.default or 'the main branch'}")
-    asked = steps.document(into / REVIEWED)
+    asked = steps.document(folder / REVIEWED)
     if asked:
         steps.need_backend(root)
     with steps.environment() as env:
@@ -38,9 +38,9 @@ def command(into: Path, json: bool = False) -> int:
         left = [stack for stack, one in asked.items() if one.get("shared") and steps.is_down(stacks, stack)]
         result = steps.one_by_one(
             "up",
-            into,
+            folder,
             [stack for stack in asked if stack not in left],
-            lambda stack: _of(root, env, into.resolve(), job.target, stack, asked[stack]),
+            lambda stack: _of(root, env, folder.resolve(), job.target, stack, asked[stack]),
             lambda stack, begun: cut(stack, begun, asked[stack]),
         )
     results, out = result.stacks, Out(as_json=json)
