@@ -288,6 +288,8 @@ adopt
 adopt nosuch --reason x
 confirm worker box-0 w1 --saw x
 confirm host box-0
+confirm host box-0 root@
+- ci review
 confirm host nosuch
 confirm host box-0 --saw SHA256:x --power-off
 confirm gone box-0 w1 --saw x
