@@ -57,44 +57,30 @@ def following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
 
 
 def _following(snapshot: Snapshot, view: SweepView) -> Sequence[str]:
-    if snapshot.evidence_back:  # no other way is named while this one loses nothing
-        return [f"{snapshot.evidence_back}    (the evidence was moved; nothing is lost)"]
     now = Now(snapshot, view)
-    named = list(next(row.ways(now) for row in ROWS if row.holds(now)))
-    if snapshot.revocations_torn and any(not box_snapshot.verdict.allowed for box_snapshot in snapshot.box_snapshots):
+    row = next(row for row in ROWS if row.holds(now))
+    named, locked = list(row.ways(now)), now.locked
+    if row.alone:
+        return named
+    if snapshot.revocations_torn and locked:
         named.insert(0, revoked_again(snapshot.state.stack))
-    lost = [box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.seen.folder_lost]
-    if lost:
-        return list(dict.fromkeys(way for box_snapshot in lost for way in _out_of_lost(snapshot, box_snapshot)))
-    foreign = [problem for box_snapshot in snapshot.box_snapshots if (problem := box_snapshot.verdict.account_problem)]
-    if foreign:  # for these boxes an abandonment is refused, too
-        first = adopt_renamed(snapshot.named_with) if snapshot.evidence_problem else []
-        return list(dict.fromkeys([*first, *of_another_account(snapshot.state.stack, foreign)]))
-    locked = [box_snapshot for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
     if snapshot.finish_refused and locked and any(map(_is_refused, named)) and not _given_up(named):
-        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked]))
-    unseen = [box_snapshot for box_snapshot in locked if _unseen(snapshot, box_snapshot)]
+        named.append(give_up(now.stack, now.locked_names))
+    unseen = [one for one in locked if _unseen(snapshot, one)]
     if snapshot.teardown is not None:
         return sure_first(named)
     if not unseen:
-        unsure = any(box_snapshot.bare or box_snapshot.verdict.rests for box_snapshot in locked)
+        unsure = any(one.bare or one.verdict.rests for one in locked)
         doubted = snapshot.hindered or snapshot.finish_refused or view.unknown or unsure
         return sure_first(named) if doubted else without_need(named)
-    helps = [
-        way
-        for box_snapshot in unseen
-        if box_snapshot.seen.existence is Existence.UNKNOWN
-        for way in _named_in(box_snapshot.seen.note, snapshot.state.stack)
-    ]
-    if all(
-        _without_records(box_snapshot) or _was_cut(snapshot, box_snapshot) for box_snapshot in locked
-    ) and _claims_alone(view):
+    helps = _named_by_silent(now.stack, unseen)
+    if _claims_alone(view) and all(_without_records(one) or _was_cut(snapshot, one) for one in locked):
         named = []  # no other command leads on: records that are lost don't come back
     if any(way.startswith(CLAIM) for way in helps):  # until that is typed nothing is proved gone, so nothing ends
         named = [way for way in named if not gives_up(way)]
     elif not _given_up([*helps, *named]):
         when = NOT_BACK if snapshot.evidence_problem else GIVES_UP
-        named.append(give_up(snapshot.state.stack, [box_snapshot.box.name for box_snapshot in locked], when))
+        named.append(give_up(now.stack, now.locked_names, when))
     return _copied_first(snapshot, view, sure_first([*helps, *named]))
 
 
@@ -144,6 +130,12 @@ def _named_in(note: str, stack: str) -> list[str]:
     return [_OF_A_BOX.sub(rf"sweepctl confirm \1\2 --stack {stack} ", way) for way in named]
 
 
+def _named_by_silent(stack: str, boxes: Iterable[BoxSnapshot]) -> list[str]:
+    """The same of those boxes of which nothing can be told now."""
+    silent = (one for one in boxes if one.seen.existence is Existence.UNKNOWN)
+    return [way for one in silent for way in _named_in(one.seen.note, stack)]
+
+
 def _without_records(box_snapshot: BoxSnapshot) -> bool:
     """Whether the records of what ran on it are lost, while the box itself says that something ran."""
     ran = box_snapshot.journal is not None and bool(box_snapshot.journal.cells)
@@ -153,11 +145,8 @@ def _without_records(box_snapshot: BoxSnapshot) -> bool:
 def _without_queue(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
     """Whether cells ran on it and the state has no queue: then nothing of it is verified, and only an `up` helps, which
     may not be able to run."""
-    return (
-        box_snapshot.journal is not None
-        and bool(box_snapshot.journal.cells)
-        and snapshot.state.queue_of(box_snapshot.box.native_id) is None
-    )
+    ran = box_snapshot.journal is not None and bool(box_snapshot.journal.cells)
+    return ran and snapshot.state.queue_of(box_snapshot.box.native_id) is None
 
 
 def _was_cut(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> bool:
@@ -200,6 +189,16 @@ class Now:
     def handed(self) -> list[Handover]:
         """What hands the end of a box to its host or to a person."""
         return [one.handed for one in self.boxes if one.handed is not None and one.handed.verb == "destroy"]
+
+    @property
+    def lost(self) -> list[BoxSnapshot]:
+        """Boxes whose folder is lost on a host that is there."""
+        return [one for one in self.boxes if one.seen.folder_lost]
+
+    @property
+    def foreign(self) -> list[str]:
+        """Of each box that another account rented, that and what follows."""
+        return [problem for one in self.boxes if (problem := one.verdict.account_problem)]
 
     @property
     def emptied(self) -> list[str]:
@@ -266,11 +265,25 @@ class Now:
 
 
 class Row(NamedTuple):
-    """A state of a sweep in words, whether it is that, and the commands that lead on from it."""
+    """A state of a sweep in words, whether it is that, and the commands that lead on from it. `alone`: and no other."""
 
     state: str
     holds: Callable[[Now], object]
     ways: Callable[[Now], Sequence[str]]
+    alone: bool = False
+
+
+def _of_lost(now: Now) -> list[str]:
+    ways: dict[str, None] = {}
+    for one in now.lost:
+        price, safe = one.price_per_hour, one.verdict.allowed or not one.verdict.unsettled
+        ways |= dict.fromkeys(out_of_lost(now.stack, one.box.name, price_per_hour=price, safe=safe))
+    return list(ways)
+
+
+def _of_foreign(now: Now) -> list[str]:
+    first = adopt_renamed(now.snapshot.named_with) if now.snapshot.evidence_problem else []
+    return list(dict.fromkeys([*first, *of_another_account(now.stack, now.foreign)]))
 
 
 def _orphans_first(now: Now) -> bool:
@@ -279,6 +292,16 @@ def _orphans_first(now: Now) -> bool:
     snapshot = now.snapshot
     no_use = snapshot.receipt is None or bool(snapshot.broken) or any(one.silent for one in now.boxes)
     return bool(now.view.unknown) and not (_claims_alone(now.view) and (snapshot.teardown is not None or no_use))
+
+
+def _without_evidence(now: Now) -> list[str]:
+    """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
+    stack, renamed = now.stack, adopt_renamed(now.snapshot.named_with)
+    if not now.boxes:
+        return renamed or [f"{AUDIT}    (what bills, and what ends it)", f"sweepctl doctor --stack {stack}"]
+    if not now.locked:
+        return [f"pulumi destroy --stack {stack}"]
+    return [*renamed, give_up(stack, now.locked_names, NOT_BACK)]
 
 
 def _of_handed(now: Now) -> list[str]:
@@ -291,7 +314,10 @@ def _of_handed(now: Now) -> list[str]:
 
 
 def _silent_in_teardown(now: Now) -> str:
-    return next((one.box.name for one in now.boxes if _silent(one)), "") if now.snapshot.teardown is not None else ""
+    """The first box that was given up, on a host that does not answer: a destroy alone never ends it."""
+    boxes = now.boxes if now.snapshot.teardown is not None else ()
+    silent = (one for one in boxes if one.verdict.way == "abandoned" and one.seen.existence is Existence.UNKNOWN)
+    return next((one.box.name for one in silent if one.box.adapter.partition(":")[2]), "")
 
 
 def _of_silent_in_teardown(now: Now) -> list[str]:
@@ -302,12 +328,21 @@ def _of_silent_in_teardown(now: Now) -> list[str]:
     ]
 
 
+def _out_of_teardown(now: Now) -> list[str]:
+    """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
+    stack, gives_up = now.stack, give_up(now.stack, now.locked_names)
+    if any(one.seen.existence is Existence.UNKNOWN for one in now.locked):
+        helps = [way for one in now.locked for way in _named_in(one.seen.note, stack)]
+        return sure_first([*helps, f"pulumi destroy --stack {stack}", gives_up])
+    if any(one.seen.journal is None and not one.gone for one in now.locked):
+        return [gives_up]  # it answers, and its journal does not read: that does not come back
+    return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
+
+
 def _of_teardown(now: Now) -> list[str]:
     stack = now.stack
-    untold = [one for one in now.boxes if one.seen.existence is Existence.UNKNOWN]
-    helps = [way for one in untold for way in _named_in(one.seen.note, stack)]
     on = [f"pulumi destroy --stack {stack}", f"sweepctl revoke --stack {stack}    (to go on instead)"]
-    return sure_first([*helps, *on])
+    return sure_first([*_named_by_silent(stack, now.boxes), *on])
 
 
 def _of_ended_sweep(now: Now) -> list[str]:
@@ -391,9 +426,18 @@ def _of_failed(now: Now) -> list[str]:
 
 ROWS = (
     Row(
+        "its evidence was moved",  # no other way is named while this one loses nothing
+        lambda now: now.snapshot.evidence_back,
+        lambda now: [f"{now.snapshot.evidence_back}    (the evidence was moved; nothing is lost)"],
+        alone=True,
+    ),
+    Row("the folder of a box is lost", lambda now: now.lost, _of_lost, alone=True),
+    # For these boxes an abandonment is refused, too.
+    Row("a box is another account's", lambda now: now.foreign, _of_foreign, alone=True),
+    Row(
         "its evidence can't be opened",
         lambda now: now.snapshot.evidence_problem and _claims_alone(now.view),
-        lambda now: _without_evidence(now.snapshot),
+        _without_evidence,
     ),
     Row("boxes beside the state", _orphans_first, lambda now: _of_orphans(now.stack, now.view.unknown)),
     Row("the end of a box is another's: its host's, or a person's", lambda now: now.handed, _of_handed),
@@ -401,7 +445,7 @@ ROWS = (
     Row(
         "a teardown, and boxes of it are locked again",
         lambda now: now.snapshot.teardown is not None and now.locked,
-        lambda now: _out_of_teardown(now.stack, now.locked),
+        _out_of_teardown,
     ),
     Row("a teardown that has begun", lambda now: now.snapshot.teardown is not None, _of_teardown),
     Row(
@@ -608,17 +652,6 @@ def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:
     return out_of_hung(stack, name) if name is not None else []
 
 
-def _without_evidence(snapshot: Snapshot) -> list[str]:
-    """The note above says what is in the way, and to put it back; these lead out where that can't be done."""
-    stack, renamed = snapshot.state.stack, adopt_renamed(snapshot.named_with)
-    if not snapshot.box_snapshots:
-        return renamed or [f"{AUDIT}    (what bills, and what ends it)", f"sweepctl doctor --stack {stack}"]
-    locked = [box_snapshot.box.name for box_snapshot in snapshot.box_snapshots if not box_snapshot.verdict.allowed]
-    if not locked:
-        return [f"pulumi destroy --stack {stack}"]
-    return [*renamed, give_up(stack, locked, NOT_BACK)]
-
-
 def adopt_renamed(host: str) -> list[str]:
     """The command for a computer that was renamed, if the evidence names another `host`; none for ""."""
     if not host:
@@ -656,23 +689,6 @@ def _out_of_bare(stack: str, bare: Sequence[BoxSnapshot]) -> list[str]:
     ]
 
 
-def _out_of_teardown(stack: str, locked: Sequence[BoxSnapshot]) -> list[str]:
-    """The ways on where a teardown has begun and boxes of it are locked again: an `up` may be refused now."""
-    gives_up = give_up(stack, [box_snapshot.box.name for box_snapshot in locked])
-    if any(box_snapshot.seen.existence is Existence.UNKNOWN for box_snapshot in locked):
-        helps = [way for box_snapshot in locked for way in _named_in(box_snapshot.seen.note, stack)]
-        return sure_first([*helps, f"pulumi destroy --stack {stack}", gives_up])
-    if any(box_snapshot.seen.journal is None and not box_snapshot.gone for box_snapshot in locked):
-        return [gives_up]  # it answers, and its journal does not read: that does not come back
-    return [f"sweepctl finish --stack {stack}    (verifies and approves again what is left)", gives_up]
-
-
-def _out_of_lost(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[str]:
-    verdict, price = box_snapshot.verdict, box_snapshot.price_per_hour
-    safe = verdict.allowed or not verdict.unsettled
-    return out_of_lost(snapshot.state.stack, box_snapshot.box.name, price_per_hour=price, safe=safe)
-
-
 def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     """The ways out for a box that can't be read: what makes it answer, and what ends it where it never will."""
     name, end = box_snapshot.box.name, f"pulumi destroy --stack {stack}"
@@ -680,9 +696,3 @@ def _out_of_silence(stack: str, box_snapshot: BoxSnapshot) -> list[str]:
     back = f"sweepctl finish --stack {stack}    (once box {name} answers)"
     abandon = f'sweepctl give-up --stack {stack} data/{name} --reason "…" && {end}    (where it never will)'
     return [*(known or [back]), abandon]
-
-
-def _silent(box_snapshot: BoxSnapshot) -> bool:
-    """A box that was given up, on a host that does not answer: a destroy alone never ends it."""
-    host = bool(box_snapshot.box.adapter.partition(":")[2])
-    return host and box_snapshot.verdict.way == "abandoned" and box_snapshot.seen.existence is Existence.UNKNOWN

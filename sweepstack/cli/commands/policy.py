@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
-from sweepstack.cli.options import AsJson, Expires, Sign, Stack
+from sweepstack.cli.options import AsJson, Expires, Sign, Stack, one_of
 from sweepstack.cli.output import NO, YES, No, Out, Unsure
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
@@ -59,9 +59,8 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Show which policy binds a sweep, or approve a weaker one. Exit 1: the file differs and does not count."""
+    one_of(do, "show", "approve")
     target, out = Target.find(stack), Out(as_json=json)
-    if do not in ("show", "approve"):
-        raise Unsure(f'sweepctl policy "{do}": it is show or approve')
     if do == "show" and (sign or digest):
         raise Unsure("--sign and a digest are for sweepctl policy approve")
     by = signer_of(target.root) if sign else None

@@ -15,7 +15,7 @@ from sweepstack.core.records import Cell, Launch, Receipt, ReceiptBox, ReceiptCe
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import StackState
-from sweepstack.status.next_commands import ROWS, Now
+from sweepstack.status.next_commands import ROWS, Now, following
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.box_check import Verdict
 from tests.unit.entries import queue_entry, volume_entry
@@ -73,6 +73,9 @@ def refused() -> Receipt:
 EMPTIED = box(seen={"emptied": True})
 FAILED = {"ended_at": NOW, "final": True}
 PICTURES = {
+    "its evidence was moved": sweep(box(), evidence_back="mv /b /a", evidence_problem="it is away"),
+    "the folder of a box is lost": sweep(box(seen={"folder_lost": True})),
+    "a box is another account's": sweep(box(verdict=Verdict(account_problem="it was rented by another account"))),
     "its evidence can't be opened": sweep(box(), evidence_problem="it is away"),
     "boxes beside the state": sweep(box(), orphans=(orphan(),)),
     "the end of a box is another's: its host's, or a person's": sweep(ASKED),
@@ -138,4 +141,5 @@ def test_the_first_row_that_holds_is_the_one_of_the_picture(state: str) -> None:
     assert first.state == state
     ways = list(first.ways(now))
     assert ways
-    assert all(way.startswith(("sweepctl ", "pulumi ")) for way in ways)
+    assert all(way.startswith(("sweepctl ", "pulumi ", "mv ")) for way in ways)
+    assert not first.alone or list(following(now.snapshot, now.view)) == ways

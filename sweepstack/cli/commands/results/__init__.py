@@ -16,7 +16,7 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.cell_results import read_results
 from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.options import AsJson, Evidence, Stack
+from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
@@ -108,8 +108,7 @@ def command(
     As `plot` it draws what cells logged; as `html` it writes one page: cells over time, cost, machines, results,
     curves, evidence, decisions.
     """
-    if form not in FORMS:
-        raise Unsure(f"--as {form}: there is no such form{did_you_mean(form, FORMS)}; there are {', '.join(FORMS)}")
+    one_of(form, *FORMS, option="--as")
     if form in ("plot", "html") and (over or all_ or (metric and form == "html")):
         raise Unsure("--over and --all are for the table, --metric for the table and a plot")
     if (cells and form != "plot") or (output and form != "html"):

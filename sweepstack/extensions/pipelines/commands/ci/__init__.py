@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import Unsure
-from sweepstack.core.suggest import did_you_mean
 
 WRITES = ("secret", "setup", "branch", "force")
 TAKES = {
@@ -59,10 +58,7 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Write a repository's pipelines, or run a step of their jobs."""
-    if what not in TAKES:
-        raise Unsure(
-            f"ci {what}: there is no such thing to do{did_you_mean(what, TAKES)}; there are {', '.join(TAKES)}"
-        )
+    one_of(what, *TAKES)
     given = {
         "secret": secret,
         "setup": setup,
