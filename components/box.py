@@ -6,7 +6,6 @@ Made in this order and deleted in the opposite one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -20,6 +19,7 @@ from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.job import JobInput, Smoke
 from sweepstack.core.records import CellText
 from sweepstack.core.verify_rules import artifacts_digest
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.plan import BoxPlan, Plan
 

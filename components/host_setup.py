@@ -15,10 +15,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.channel.interpreters import PYTHON, finding
+from sweepstack.onbox.common.dataclass import dataclass
 
 PREFLIGHT, TIERS, NETWORK = "preflight", "tiers", "network"
 """The names of the steps, in their order."""

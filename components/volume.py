@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
 from components.resources import Identity, Volume
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles.plan import Plan
 
 

@@ -7,10 +7,10 @@ platform allows below zero is no figure that one can plan with (docs/renting.md)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 
 ALARM_HOURS = 24.0

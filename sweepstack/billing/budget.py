@@ -6,10 +6,9 @@ It blocks renting alone. A stop, a delete, a pull and a verify go on past it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sweepstack.billing.ledger import Spent, without_price
 from sweepstack.core.budget import Budget
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 
 BUDGET = "budget.json"

@@ -7,12 +7,12 @@ kept, is said as a person reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from sweepstack.billing.budget import use_of
 from sweepstack.billing.ledger import Spent
 from sweepstack.core.budget import Budget
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from the profile once: who looks at them weeks later needs no profile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.box_end import ClockFact
 from sweepstack.core.journal import Journal
+from sweepstack.onbox.common.dataclass import dataclass
 
 SOON = timedelta(days=3)
 DAY = timedelta(days=1)

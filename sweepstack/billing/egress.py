@@ -7,11 +7,11 @@ sends and fetches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Birth, Receipt
+from sweepstack.onbox.common.dataclass import dataclass
 
 GB = 1e9
 

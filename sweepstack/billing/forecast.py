@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.billing.budget import BudgetUse
 from sweepstack.billing.ledger import HOUR
 from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import Journal
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 
 

@@ -6,10 +6,10 @@ cells run or not. What the scheduler itself books may be some seconds a worker m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.core.journal import Journal
+from sweepstack.onbox.common.dataclass import dataclass
 
 HOUR = 3600.0
 

@@ -11,12 +11,12 @@ its own clock, posts minutes later, rounds, and bills traffic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepstack.core.records import Birth, LedgerEntry, LedgerPhase
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.host.capabilities import Billed
 
 if TYPE_CHECKING:

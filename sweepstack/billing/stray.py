@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_bytes
 
 Standing = Literal["", "known", "recorded", "survived", "duplicate", "unknown", "vanished", "foreign"]

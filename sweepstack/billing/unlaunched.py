@@ -7,11 +7,11 @@ birth record is open, so each command that looks at them names them once their l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 
 LEAST_GRACE = timedelta(hours=1)

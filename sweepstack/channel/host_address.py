@@ -12,9 +12,9 @@ not configured, its own address does. A `*` before it says that a ProxyCommand l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"

@@ -6,13 +6,13 @@ It is asked where a person approves, and nowhere later: what was approved is not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 
 from sweepstack.cli.output import No, Out, Unsure
 from sweepstack.cli.target import Target
 from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.dated_facts import VERB_WORDS, DatedFact, Leaning

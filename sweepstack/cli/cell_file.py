@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.cli.output import No, Unsure, count
@@ -14,6 +13,7 @@ from sweepstack.evidence.unsealed import of_cell
 from sweepstack.evidence.unsealed import read_attempt_copy as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal

@@ -14,7 +14,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -46,6 +45,7 @@ from sweepstack.evidence.manifest import manifest_digest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.cli.output import No
@@ -13,6 +12,7 @@ from sweepstack.config.project import project_name
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import engine_locks, file_folder
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.status.engine.state import away

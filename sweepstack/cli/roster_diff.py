@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from pydantic import ValidationError
 
 from sweepstack.cli.output import count
@@ -12,6 +10,7 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import Roster, expand, in_order
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import StackState
 

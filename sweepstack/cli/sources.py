@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sweepstack.cli.output import Unsure, count
 from sweepstack.cli.target import Target
@@ -12,6 +11,7 @@ from sweepstack.config.project import project_name
 from sweepstack.core import this_host
 from sweepstack.evidence.location import moved_to
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.engine.call import ExportCall

@@ -7,7 +7,6 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from sweepstack.config.project import STACKS, stacks_in
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import closest, did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import parse_duration as seconds_of
 from sweepstack.status.engine.call import find_project_root

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from sweepstack.cli.target import approval_of
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import VolumeRecord

@@ -8,13 +8,13 @@ stands twice in one mapping is a mistake.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # comes with the engine's SDK, which has imported it already
 
 from sweepstack.config.yaml_bounds import TEXT, composed, read_text
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 
 Loc = tuple[str | int, ...]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_writte
 from sweepstack.config.project import stack_name, stack_path, stacks_in
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import closest, did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 
 PROJECT = "sweepstack"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,6 +22,7 @@ from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.paths import docs_page
 from sweepstack.core.policy_text import PolicyText
 from sweepstack.core.signature import PRINCIPAL
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration
 

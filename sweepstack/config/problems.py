@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +15,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.paths import docs_page
 from sweepstack.core.printable import foreign_letters, visible
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 
 DOCS = docs_page("stack-config.md")

@@ -11,13 +11,13 @@ import copy
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import yaml  # type: ignore[import-untyped]  # comes with the engine's SDK, which has imported it already
 
 from sweepstack.core.printable import visible
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 
 MOST_BYTES = 16 * 2**20

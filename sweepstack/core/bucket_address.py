@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 
 SCHEME = "s3://"

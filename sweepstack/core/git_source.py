@@ -12,11 +12,11 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError, Unreachable
 from sweepstack.onbox.common.run_process import run
 from sweepstack.onbox.common.xdg import cache_folder

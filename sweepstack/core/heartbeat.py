@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
+
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 
 TAIL_BYTES = 1 << 16
 """What is read from the end of the file: some lines, of which the last whole one counts."""

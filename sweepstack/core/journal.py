@@ -15,7 +15,6 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from pydantic import AwareDatetime
 
 from sweepstack.core.records import Digest, Record, later
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import JournalDamaged
 from sweepstack.onbox.common.files_hold import FilesHold
 from sweepstack.onbox.common.units import spell_rate

@@ -10,12 +10,13 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
 from pydantic_core import from_json
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 Row = Mapping[str, Any]
 CSV_SUFFIXES = (".csv", ".tsv")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 if TYPE_CHECKING:
     from datetime import datetime

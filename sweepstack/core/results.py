@@ -9,12 +9,12 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.core.metrics import number
 from sweepstack.core.records import Cell
 from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.dataclass import dataclass
 
 Scalar = float | int | bool | str
 

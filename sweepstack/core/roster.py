@@ -15,7 +15,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +22,7 @@ from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param,
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 
 MOST_CELLS = 100_000

@@ -14,11 +14,11 @@ import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sweepstack.core import git_source
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 
 NO_CODE = DIGEST_PREFIX + 64 * "0"

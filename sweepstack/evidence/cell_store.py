@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,6 +13,7 @@ from sweepstack.core.printable import printable
 from sweepstack.core.records import FileEntry, ReceiptFile
 from sweepstack.evidence.manifest import MANIFEST, MAX_MANIFEST, manifest_digest
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError
 
 SUPERSEDED = ".superseded"

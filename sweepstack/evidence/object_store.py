@@ -7,12 +7,12 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from sweepstack.onbox.common.aside import make_way
 from sweepstack.onbox.common.canonical import fsync_directory, sha256_hex, write_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 
 ABSENT: Final = ""

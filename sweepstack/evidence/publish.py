@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from sweepstack.evidence.s3.object_store import S3Store, Traffic
 from sweepstack.evidence.s3.objects import Head, fits, head, upload
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256, hex_of
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.platforms.common.s3_client import PARALLEL
 

@@ -17,7 +17,6 @@ import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -63,6 +62,7 @@ from sweepstack.evidence.unsealed import (
 )
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import fsync_directory, sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     EvidenceDamaged,
     EvidenceError,

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +17,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.canonical import file_sha256, fsync_directory, write_atomically
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.units import spell_bytes

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Birth, CellState, Launch, Manifest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import SEALED
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import JournalDamaged
 
 

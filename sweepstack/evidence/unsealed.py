@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from sweepstack.core.journal import Journal
 from sweepstack.core.printable import printable
 from sweepstack.core.records import CellName, Record
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 

@@ -22,7 +22,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import tee
 from pathlib import Path
@@ -63,6 +62,7 @@ from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.command import CODE
 from sweepstack.loaders.pool import FileToRead, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import spell_bytes

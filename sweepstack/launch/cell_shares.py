@@ -15,7 +15,6 @@ import hashlib
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pydantic import Field
@@ -24,6 +23,7 @@ from sweepstack.core.journal import CellProgress, Journal, started
 from sweepstack.core.records import Again, BoxName, Cell, CellText, Record
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.cell_durations import Took, durations
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 FUNCTION = "sweepstack:index:shares"
 """The token by which the program asks. Both sides pass one JSON text: the engine is slow with 10,000 values."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.core.foreign_cells import same_config
@@ -21,6 +20,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, NotAFile, SweepstackError
 from sweepstack.onbox.common.next_version import checkpoint_name, takes_new, work_of
 

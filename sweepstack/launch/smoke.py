@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from sweepstack.core.signals import signal_name
 from sweepstack.core.workdir import collect, located
 from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import write_json_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.xdg import cache_folder

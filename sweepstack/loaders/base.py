@@ -8,11 +8,11 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.printable import printable
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 
 Reader = Literal["restricted", "torch"]

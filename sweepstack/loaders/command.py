@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.printable import printable
@@ -25,6 +24,7 @@ from sweepstack.core.signals import signal_name
 from sweepstack.loaders import confine
 from sweepstack.loaders.base import FILE, Content, NoAnswer, OpenFile, Unreadable
 from sweepstack.loaders.scan import Region, Scan
+from sweepstack.onbox.common.dataclass import dataclass
 
 CODE = "code"
 """The folder of the work dir's copy below a check's root."""

@@ -8,11 +8,11 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import NO_NUMBER, Bad, Content, NonFinite, OpenFile, Unreadable, beyond, plural, some
 from sweepstack.loaders.scan import Region, Scan
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 MAX_FIELD = 1 << 20
 """Characters of one field."""

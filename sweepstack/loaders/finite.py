@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweepstack.loaders.base import NONE, Bad
+from sweepstack.onbox.common.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import math
 import struct
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from tokenize import TokenError
 from typing import Any
 
@@ -20,6 +19,7 @@ from sweepstack.loaders.base import NO_NUMBER, NONE, Bad, Content, NonFinite, Op
 from sweepstack.loaders.finite import FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 from sweepstack.loaders.zipdir import ZipPart, is_zip, read_directory
+from sweepstack.onbox.common.dataclass import dataclass
 
 MAGIC = b"\x93NUMPY"
 MAX_TEXT = 10_000

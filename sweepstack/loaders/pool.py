@@ -19,13 +19,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
 from sweepstack.core.signals import signal_name
 from sweepstack.loaders.base import ROW, LoadResult, Reader, Spec
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 
 BYTES_PER_SECOND = 20e6

@@ -11,11 +11,11 @@ import os
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from sweepstack.loaders.base import NONE, Bad, OpenFile, Progress, Unreadable
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 if TYPE_CHECKING:  # numpy takes longer to import than a thousand small files to read: regions with numbers need it
     from sweepstack.loaders.finite import FiniteCheck

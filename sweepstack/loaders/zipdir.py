@@ -7,10 +7,10 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import OpenFile, Unreadable, beyond, wrong_crc
+from sweepstack.onbox.common.dataclass import dataclass
 
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 LOCAL_MAGIC = b"PK\x03\x04"

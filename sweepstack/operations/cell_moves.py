@@ -12,7 +12,6 @@ can't be rented, its cells wait, and run, where they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from sweepstack.core.journal import started
 from sweepstack.core.observation import Existence
@@ -24,6 +23,7 @@ from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import settled

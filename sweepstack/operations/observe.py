@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from sweepstack.evidence.location import evidence_on
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import ByHand, Channel, Listing, Scheduled
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import (
     EvidenceDamaged,
     EvidenceError,

@@ -10,7 +10,6 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from sweepstack.evidence import box_logs
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel, Scheduled
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     EvidenceError,
     JournalDamaged,

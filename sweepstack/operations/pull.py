@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sweepstack.core.journal import CellProgress, could_not_stop
@@ -15,6 +14,7 @@ from sweepstack.evidence.pull_cell import Settled
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import Unsealed
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Told
 from sweepstack.operations.lease_renewal import renew_lease

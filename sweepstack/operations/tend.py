@@ -20,7 +20,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from sweepstack.core.records import Record
 from sweepstack.evidence import box_logs, unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import host_identity
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceChanged, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import Phase, Wait

@@ -8,12 +8,12 @@ was approved is not locked again because a fact has grown old since.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
 
 from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles.dates import MONTHS, UNVERIFIED, age_in_months, source_of
 from sweepstack.profiles.model import Profile
 

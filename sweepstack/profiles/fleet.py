@@ -6,11 +6,11 @@ Pure, as `resolve`. A sweep without `boxes.<name>.on` has one plan, the one that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Again, Cell
 from sweepstack.launch.cell_shares import by_count
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.plan import BoxPlan, Plan

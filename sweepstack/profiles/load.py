@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.extensions import folder_of, module_of, not_here
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.mistakes import Mistake, NotHeld, of_error, of_flaw, of_sentence, unreadable
 from sweepstack.profiles.model import SECTIONS, Gotcha, Profile, Section

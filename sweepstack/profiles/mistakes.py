@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +18,7 @@ from sweepstack.config.problems import dotted, keyed, shape_at, value_at
 from sweepstack.config.secrets import without_secrets
 from sweepstack.core.printable import visible
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.model import Profile
 

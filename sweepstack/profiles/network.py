@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sweepstack.config.override import NetworkOverride
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles.model import Profile
 
 

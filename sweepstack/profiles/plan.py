@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweepstack.channel.host_address import HostAddress
@@ -14,6 +13,7 @@ from sweepstack.core.job import JobInput, Smoke
 from sweepstack.core.lease_terms import HELD, NONE, UNHELD
 from sweepstack.core.records import Again, Approval, ArtifactSpec, Cell
 from sweepstack.core.roster import Roster
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.config.volume_stack import StoreVolume
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_size
 from sweepstack.profiles import dated_facts, dates

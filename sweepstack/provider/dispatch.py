@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -17,6 +16,7 @@ from sweepstack.core import schema
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import SCHEMA
 from sweepstack.evidence.publish import succession_problem
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.session import Operation, token_of

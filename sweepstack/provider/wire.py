@@ -8,12 +8,12 @@ double. Whole numbers become int here; a number that must keep its exact form tr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf import struct_pb2
 
 from sweepstack.core.engine_secret import SIGNATURE_KEY
+from sweepstack.onbox.common.dataclass import dataclass
 
 UNKNOWN_SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"

@@ -6,9 +6,10 @@ import base64
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite, isinf
 from typing import Any, Literal
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 Tone = Literal["plain", "good", "warn", "bad"]
 

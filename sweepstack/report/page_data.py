@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import Journal
@@ -11,6 +10,7 @@ from sweepstack.core.metrics import Series
 from sweepstack.core.records import Approval
 from sweepstack.core.results import CellResult
 from sweepstack.launch.retries import Retry
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import Snapshot
 

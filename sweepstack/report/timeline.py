@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.journal import Entry, Journal
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Span, Spans
 from sweepstack.report.page_data import BoxStory, SweepFacts, task_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from sweepstack.onbox.common.dataclass import asdict, dataclass, field
 from sweepstack.review.live import LiveApproval, LiveCell, LiveFact
 
 MAY_GO_ON, MAY_NOT, UNTOLD = 0, 1, 2

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from sweepstack.core import schema
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 SAME = frozenset({"same", "refresh", "read"})
 """Operations that change nothing."""

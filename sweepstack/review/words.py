@@ -6,8 +6,8 @@ In blocks, which a terminal, a comment and a page draw alike.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.live import LiveApproval
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Money, PlannedEnd, Review

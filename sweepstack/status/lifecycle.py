@@ -7,13 +7,13 @@ the same view, so that the two never differ.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from sweepstack.billing.deadlines import Countdown
 from sweepstack.billing.stray import Stray
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import SETTLED
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.status.snapshot import BoxSnapshot
 from sweepstack.teardown.who_signed import OnRecord, signed

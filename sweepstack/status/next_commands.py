@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from sweepstack.billing.stray import Stray, end_command
 from sweepstack.core.journal import BEGINS, STAYS
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, REFUSED
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.box_folders import CLAIM
 from sweepstack.onbox.host.platform import Told

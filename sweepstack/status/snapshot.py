@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ from sweepstack.core.metrics import Point
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, Birth, Cell, Launch, Loss, Receipt, Teardown
 from sweepstack.launch.entries import finished
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import BoxEntry, QueueEntry, StackState
 from sweepstack.teardown.box_check import Verdict

@@ -8,12 +8,12 @@ asks `sweepstack.teardown.check.may_end` with it, as with the approval in the st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sweepstack.core.local_decisions import ABANDONED, TAKEN_BACK, Decision, decisions, record_decision
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
 

@@ -8,13 +8,13 @@ the endings (`teardown.check`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.teardown.policy_check import ask_policy, orphan_problems
 from sweepstack.teardown.revocation import revocation_problem

@@ -19,7 +19,6 @@ Which receipt may end it then is `receipt_check`'s: the one that names this jour
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sweepstack.core.journal import Journal, LastLook
@@ -29,6 +28,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common.canonical import GENESIS, digest_of
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceElsewhere, EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.approval import Given, Judged, Subject, begun, judge_approval

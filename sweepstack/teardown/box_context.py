@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sweepstack.billing.cost import BoxCosts
@@ -13,6 +12,7 @@ from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.host.capabilities import KnowsKeys
 from sweepstack.onbox.host.platform import BoxRecord, Platform
 from sweepstack.platforms.registry import load_platform

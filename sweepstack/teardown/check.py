@@ -22,11 +22,11 @@ It may end in one of these ways, and all need the right account:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, Literal, TypeVar
 
 from sweepstack.core.observation import Existence
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.teardown.approval import Judged
 
 Way = Literal["cleared", "gone", "emptied", "nothing-launched", "abandoned", "nothing-at-risk"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweepstack.billing.ledger import Spent, record_phase
@@ -12,6 +11,7 @@ from sweepstack.core.local_decisions import ENDED, Decision, decisions, record_d
 from sweepstack.core.records import Birth, Teardown
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import sealed_dir, surviving
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes

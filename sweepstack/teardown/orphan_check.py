@@ -14,13 +14,13 @@ Also here: whether anything is lost with a box that a person calls gone, and tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.abandonment import VERB

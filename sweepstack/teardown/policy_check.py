@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from sweepstack.config.project import has_policy, project_root
 from sweepstack.core.records import Approval, Birth
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore, record_file
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.teardown.box_context import BoxFacts
 

@@ -7,7 +7,6 @@ weaker file follows once those who may approve that have done so. What ends keep
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.schema import UPDATE_COMMAND
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.teardown.policy_strictness import missing_signatures, weaker
 from sweepstack.teardown.revocation import revocation_problem

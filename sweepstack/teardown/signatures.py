@@ -9,7 +9,6 @@ name. The list of those who may sign is the text of an allowed_signers file, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -19,6 +18,7 @@ from sweepstack.core.records import Approval
 from sweepstack.core.signature import Signature, SweepName
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.teardown.box_context import BoxFacts
 

@@ -8,7 +8,6 @@ be lost, or the runner's home and so every cell, what the check of a delete asks
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sweepstack.core.journal import Journal
@@ -16,6 +15,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.teardown.approval import Given

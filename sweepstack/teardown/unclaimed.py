@@ -13,7 +13,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
@@ -24,6 +23,7 @@ from sweepstack.core.records import Receipt, UnclaimedWaiver
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, hex_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_bytes
 

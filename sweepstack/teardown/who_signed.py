@@ -6,12 +6,12 @@ Decides nothing: that is `sweepstack.teardown.check.may_end`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.teardown.signatures import Signers, verified_signers
 
 if TYPE_CHECKING:

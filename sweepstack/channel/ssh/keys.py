@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized
 
 KEY_VARIABLE = "SWEEPSTACK_SSH_KEY"

@@ -14,11 +14,11 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweepstack.channel.agent_source import ONBOX
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from sweepstack.channel.ssh.options import Way

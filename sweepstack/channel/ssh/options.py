@@ -10,12 +10,12 @@ import socket
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.ssh.keys import SshKey
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import PlatformError
 
 CONNECT_SECONDS = 15

@@ -9,7 +9,6 @@ import getpass
 import os
 import re
 import subprocess
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweepstack.channel.host_address import MOST_HOPS, Hop, HostAddress
@@ -17,6 +16,7 @@ from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError, NotAuthorized, Unreachable
 
 CONFIG_VARIABLE = "SWEEPSTACK_SSH_CONFIG"

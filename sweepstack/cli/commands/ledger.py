@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -28,6 +27,7 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill

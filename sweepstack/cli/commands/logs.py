@@ -16,7 +16,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -33,6 +32,7 @@ from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read_copied_log
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.boxes import SETUP_WORDS
 from sweepstack.status.next_commands import out_of_hung

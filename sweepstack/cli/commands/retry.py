@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.launch.retries import Begin, Retry, add, next_retry, recorded_retries, waits
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +29,7 @@ from sweepstack.cli.volume_status import holding
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.volumes.mounting_sweeps import Survey, survey
 from sweepstack.profiles import dated_facts, dates

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweepstack.cli.options import AsJson, Stack
@@ -14,6 +13,7 @@ from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.local_decisions import REVOKED_ALL, TAKEN_BACK, Decision, record_decision
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import who

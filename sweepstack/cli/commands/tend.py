@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Annotated, Any
@@ -36,6 +35,7 @@ from sweepstack.cli.sources import Sources, open_sources, usable
 from sweepstack.cli.target import Target, parse_duration
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.tend import (
     AlreadyTended,

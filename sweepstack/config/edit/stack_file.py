@@ -16,7 +16,6 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +31,7 @@ from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError
 
 SWEEP_KEY = "sweepstack:sweep"

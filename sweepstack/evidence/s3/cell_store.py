@@ -14,7 +14,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.printable import printable
@@ -27,6 +26,7 @@ from sweepstack.evidence.object_store import ABSENT
 from sweepstack.evidence.s3.object_store import Item, S3Store
 from sweepstack.evidence.s3.objects import Head, digest, download, fits, head, upload
 from sweepstack.onbox.common.canonical import file_sha256, hex_of
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.platforms.common.s3_client import PARALLEL, NotThere
 

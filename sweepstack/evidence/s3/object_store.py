@@ -11,12 +11,12 @@ import base64
 import hashlib
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.object_store import ABSENT, Held, changed
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 from sweepstack.platforms.common.s3_client import NotThere, Precondition, asking
 

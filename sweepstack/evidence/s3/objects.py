@@ -12,13 +12,13 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweepstack.evidence.object_store import changed
 from sweepstack.evidence.s3.object_store import S3Store, sha256_b64
 from sweepstack.onbox.common import holes
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
 from sweepstack.platforms.common.s3_client import NotThere, Precondition, asking
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sweepstack.core.paths import PACKAGE
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.host.offers import GB
 from sweepstack.profiles.layout import Layout, Tier
 from sweepstack.profiles.model import Profile

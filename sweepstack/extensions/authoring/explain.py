@@ -7,11 +7,11 @@ line says nothing for a plan decided nothing there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.box_end import IssueFacts
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles import words
 from sweepstack.profiles.access import OwnKey
 from sweepstack.profiles.dated_facts import DatedFact, facts_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from sweepstack.config.secrets import is_secret_value, without_given
 from sweepstack.evidence.box_logs import SHORTEST_SECRET, masked
+from sweepstack.onbox.common.dataclass import dataclass, replace
 
 FIELDS = ("symptom", "cause", "fix", "reproduction")
 LEAST = {"symptom": 3, "cause": 4, "fix": 2, "reproduction": 2}

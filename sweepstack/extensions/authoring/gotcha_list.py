@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.paths import shipped
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 
 UNIVERSAL, LETTER = "universal", "U"

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +22,7 @@ from sweepstack.extensions.by_hand.onbox.carry import LOG_NAME, LOGS
 from sweepstack.extensions.by_hand.onbox.returned import DEPTH, LARGE, MARK, SESSION, SMALL
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_atomically, write_json_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Unreachable
 
 MOST_OBJECTS = 1_000_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.core.journal import parse_journal
@@ -30,6 +29,7 @@ from sweepstack.extensions.by_hand.onbox.returned import (
 )
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import JournalDamaged, Unreachable
 
 ALIVE_SECONDS = 900.0

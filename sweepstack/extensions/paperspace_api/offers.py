@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import RequestRefused, Unsupported
 from sweepstack.onbox.host.offers import Constraints, same_gpu
 from sweepstack.platforms.common.json_values import number, text

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.file import read_document
 from sweepstack.config.policy import SIGNERS
 from sweepstack.config.project import POLICY, stack_name, stack_path
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 
 SECONDS = 120.0

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from sweepstack.core.paths import docs_page
 from sweepstack.extensions.pipelines import oidc
 from sweepstack.extensions.pipelines.forge import TOKENS
 from sweepstack.onbox.common.canonical import write_atomically
+from sweepstack.onbox.common.dataclass import asdict, dataclass, field, replace
 from sweepstack.status.engine.call import find_engine
 
 SECONDS = 6 * 3600.0

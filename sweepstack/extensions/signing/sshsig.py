@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized, SweepstackError
 
 SECONDS = 60.0

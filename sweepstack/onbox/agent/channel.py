@@ -10,10 +10,10 @@ answer, so nothing is known; PlatformError that the request itself is refused (a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.run_process import Completed
 

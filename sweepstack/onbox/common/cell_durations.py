@@ -7,7 +7,8 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 ROUNDS = 30
 CLOSE = 1e-3

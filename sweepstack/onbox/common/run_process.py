@@ -13,8 +13,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.processes import signal_group
 

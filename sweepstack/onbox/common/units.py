@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 _UNITS = {
     "B": 1,

@@ -23,13 +23,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ONLY_IF, FolderLost, NotYetGone, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.mount_points import clear_folder, mounted_below, refuse_mounted

@@ -7,10 +7,10 @@ Callers ask `isinstance(platform, CanStop)`. If they need the capability, they c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.host.offers import Balance, Constraints, Offer
 from sweepstack.onbox.host.platform import BoxRecord, Platform, VolumeRecord, Wait
 

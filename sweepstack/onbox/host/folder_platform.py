@@ -23,7 +23,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +30,7 @@ from typing import Any, Literal
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout, processes
 from sweepstack.onbox.common.canonical import fsync_directory, write_atomically, write_json_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     FolderLost,
     NotYetGone,

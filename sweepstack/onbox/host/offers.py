@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NoCapacity
 from sweepstack.onbox.common.units import parse_size
 

@@ -16,10 +16,10 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.host.offers import Constraints
 

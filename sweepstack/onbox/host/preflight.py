@@ -16,12 +16,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.cgroup import memory
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.common.run_process import says
 from sweepstack.onbox.host.box_folders import random_id, read_facts

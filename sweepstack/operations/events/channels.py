@@ -9,13 +9,13 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sweepstack.config.events import EventsConfig, Kind, is_private, is_topic
 from sweepstack.core.budget import Budget
 from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.operations.events.event import Event
 
 if TYPE_CHECKING:

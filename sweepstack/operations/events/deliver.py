@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -17,6 +16,7 @@ from pydantic import AwareDatetime, Field
 
 from sweepstack.core.records import Record
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.events.channels import Channel
 from sweepstack.operations.events.event import Event, messages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +13,7 @@ from sweepstack.config.secrets import without_given
 from sweepstack.core.budget import Budget
 from sweepstack.core.printable import printable
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 LONGEST = 400
 """The most characters of a sentence: its end may be what a job printed."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import queue_entries
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.observe import observe
 from sweepstack.operations.strays.known_states import KnownStates

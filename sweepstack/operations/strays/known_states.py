@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ from sweepstack.core.extensions import module_of
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, SweepstackError
 from sweepstack.onbox.host.platform import BoxRecord, VolumeRecord
 from sweepstack.operations.strays.other_backends import Backends

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweepstack.config.project import project_name
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import folder_here, is_local, name_of_backend, same, taken_over
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.status.engine.state import StackMissing, backend_url, read_state

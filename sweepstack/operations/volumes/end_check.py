@@ -10,7 +10,6 @@ Also here: what is on volumes by the records, as a person is shown it before an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from sweepstack.evidence.location import evidence_on
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     EvidenceError,
     FolderLost,

@@ -8,7 +8,6 @@ evidence when it first mounted the volume. One that can't be asked is a problem,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -22,6 +21,7 @@ from sweepstack.core.records import Birth, CellName, Digest, Record
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import (
     EvidenceChanged,
     EvidenceDamaged,

@@ -11,10 +11,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,

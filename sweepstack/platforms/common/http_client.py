@@ -17,12 +17,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NotAuthorized,

@@ -11,8 +11,8 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import RateLimited, RequestRefused
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from sweepstack.onbox import start_lease
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import OutcomeUnknown, PlatformError, StillCreating, Unreachable, one_line
 from sweepstack.onbox.host.capabilities import OwnStop
 from sweepstack.onbox.host.offers import no_offer_left

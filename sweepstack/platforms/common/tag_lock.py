@@ -20,11 +20,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.onbox.common.canonical import canonical_json, write_atomically
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, Unreachable, WrongAccount
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.xdg import data_folder

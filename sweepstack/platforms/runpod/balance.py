@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from sweepstack.core.parallel import in_parallel
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Retired, Unproved, Unreachable
 from sweepstack.onbox.host.capabilities import Billed
 from sweepstack.onbox.host.offers import Balance

@@ -22,10 +22,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from sweepstack.core.extras import lacks
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     NotAuthorized,
     NotInstalled,

@@ -10,9 +10,9 @@ import json
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.host.offers import Constraints, Offer, cheapest_first, is_meant, maker_of
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.json_values import instant, number

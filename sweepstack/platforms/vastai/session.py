@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord, Wait
 from sweepstack.platforms.common.box_session import Names, first_of

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     InsufficientFunds,
     NoCapacity,

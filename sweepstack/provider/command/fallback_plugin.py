@@ -26,7 +26,6 @@ import sys
 import tarfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -35,6 +34,7 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 
 from sweepstack.core.engine_secret import SIGNATURE_KEY
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
 from sweepstack.platforms.common import redact
 from sweepstack.provider.command.select import VERSION as STANDS_FOR

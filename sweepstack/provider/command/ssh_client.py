@@ -15,10 +15,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import PlatformError
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.1, 5.0, 1.5

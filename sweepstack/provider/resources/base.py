@@ -6,11 +6,11 @@ All verbs are abstract: a default that echoes its inputs would look healthy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic
 
 from sweepstack.core.resources import InputsT, StateT
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.platforms.registry import at_addresses
 from sweepstack.provider.session import Failure as Failure
 from sweepstack.provider.session import Operation

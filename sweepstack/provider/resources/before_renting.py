@@ -10,7 +10,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +27,7 @@ from sweepstack.core.resources import BoxInputs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.smoke import SmokeFailed, ensure
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.balances import left_at
 from sweepstack.operations.events.channels import channels_of

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from sweepstack.launch.ship import members
 from sweepstack.launch.unshipped_files import unshipped_scripts
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.operations.observe import observe

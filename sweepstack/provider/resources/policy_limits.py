@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweepstack.config.project import has_policy
@@ -16,6 +15,7 @@ from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.resources import BoxInputs, VolumeInputs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement, birth_of, policies_of_state, policy_digest

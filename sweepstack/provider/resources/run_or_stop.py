@@ -9,7 +9,6 @@ platform's own refusal to start it. The user's key is let into a box that an ear
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,6 +20,7 @@ from sweepstack.core.observation import Observation
 from sweepstack.core.resources import BoxInputs, BoxState, QueueState
 from sweepstack.evidence.location import require_marker
 from sweepstack.launch.entries import finished
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import (
     EvidenceError,
     JournalDamaged,

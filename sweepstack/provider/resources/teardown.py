@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sweepstack.billing.budget import BUDGET
@@ -21,6 +20,7 @@ from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.platform import BoxRecord

@@ -12,13 +12,13 @@ end is refused, both would bill, and the message would come after the money is s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval, Birth
 from sweepstack.core.resources import BoxInputs
 from sweepstack.evidence.open_evidence import Evidence
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.operations.observe import made_by, observe, rented_at
 from sweepstack.provider.resources.teardown import Judgement

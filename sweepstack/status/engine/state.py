@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -26,6 +25,7 @@ from sweepstack.core.lease_terms import NONE
 from sweepstack.core.records import Approval, Record
 from sweepstack.core.resources import BoxState, GateState, IdentityState, QueueState, VolumeState
 from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call

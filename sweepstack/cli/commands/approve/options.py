@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from shlex import quote
 from typing import Any
@@ -18,6 +17,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 CELL, DATA, UNCLAIMED, FACT = KINDS = ("cell/", "data/", "unclaimed/", "fact/")
 BOX = "--box"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from sweepstack.billing.cost import BoxCosts, box_costs
 from sweepstack.billing.deadlines import starting
@@ -17,6 +16,7 @@ from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sweepstack.channel.ssh.keys import KEY_VARIABLE
 from sweepstack.cli.output import No, Unsure
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Principal, Signature, SweepName
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.teardown.signatures import NAMESPACE, signed_document, ssh_keygen, verified_signers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from sweepstack.cli.prompt import own_words
 from sweepstack.cli.target import Target
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE
+from sweepstack.onbox.common.dataclass import dataclass, fields
 from sweepstack.teardown.ownership import who
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 TOOL_SECONDS = 20.0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from sweepstack.core.heartbeat import MISSED, TAIL_BYTES, parse_patrol
 from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass
 
 UNSEEN = ("by no process that can be seen", "GPUs are not seen any more")
 """In alarms of the patrol: then it is not known who holds a GPU."""

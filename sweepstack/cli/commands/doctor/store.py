@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import date
 
 from sweepstack.billing.cost import cost_words, overdue
@@ -15,6 +14,7 @@ from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
 from sweepstack.cli.volume_status import Holding, adapters_of, holding
 from sweepstack.config.stack_config import StoreConfig
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile

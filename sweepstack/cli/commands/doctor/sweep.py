@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import file_folder
 from sweepstack.launch import unshipped_files
 from sweepstack.launch.line_ends import crlf_scripts
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.strays.beside_sweep import search

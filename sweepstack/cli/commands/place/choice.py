@@ -11,7 +11,6 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +22,7 @@ from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import (
     ConfigError,
     EvidenceError,

@@ -8,7 +8,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -37,6 +36,7 @@ from sweepstack.core.results import (
     text,
 )
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.status.compose import CellView, compose
 
 Style = Literal["table", "csv", "markdown"]

@@ -15,7 +15,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -43,6 +42,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.report.curves import most_of, thinned

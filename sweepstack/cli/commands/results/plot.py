@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -23,6 +22,7 @@ from sweepstack.cli.target import Target
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.metrics import Row, Series, number_text, parse_rows, series
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.status.snapshot import Snapshot

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -15,6 +14,7 @@ from sweepstack.cli.commands.status.sweep import picture
 from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
 from sweepstack.cli.sources import open_sources
 from sweepstack.cli.target import Target
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.status.compose import BoxView, SweepView
 from sweepstack.status.engine.call import ExportCall

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 from sweepstack.cli.artifact_specs import artifacts_of
 from sweepstack.cli.collect import take_snapshot
@@ -31,6 +30,7 @@ from sweepstack.evidence.verify import Progress as Progressing
 from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.loaders.base import some
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.host.platform import Phase

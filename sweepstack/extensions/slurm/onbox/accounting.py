@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass, replace
 from typing import Iterable, Sequence
 
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import Unreachable
 
 from . import commands

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Iterator
 
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import Unreachable
 
 from . import commands

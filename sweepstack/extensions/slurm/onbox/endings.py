@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 
 from . import accounting, queue, states, task_log

@@ -8,8 +8,8 @@ several users share is not counted here: sbatch refuses what is over it, and `jo
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 
 from . import commands

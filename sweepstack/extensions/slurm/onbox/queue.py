@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Iterator, Sequence
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 
 from . import commands

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping
 
+from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import RequestRefused
 from sweepstack.onbox.host.offers import same_gpu
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
+
+from sweepstack.onbox.common.dataclass import dataclass
 
 from . import queue, states
 from .queue import Task

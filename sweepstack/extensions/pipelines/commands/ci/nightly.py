@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.forge import here
 from sweepstack.extensions.pipelines.steps import Result
+from sweepstack.onbox.common.dataclass import dataclass
 
 TITLE = "Sweeps: what needs a person"
 MOST_LINES = 200
