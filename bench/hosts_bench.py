@@ -96,7 +96,11 @@ def _rounds(world: World, adapters: list[str], rounds: int, cells: int) -> dict[
             raise RuntimeError(f"ssh true ended with {codes}")
         begun = perf_counter()
         subprocess.run(
-            [sys.executable, "-c", "import sweepstack.cli.app, sweepstack.cli.collect, sweepstack.status.compose"],
+            [
+                sys.executable,
+                "-c",
+                "import sweepstack.cli.app, sweepstack.operations.sweep.collect, sweepstack.status.compose",
+            ],
             check=True,
         )
         if number:  # the first round finds nothing open

@@ -197,8 +197,8 @@ def answer_with_exit_code(ask: Callable[[], int]) -> None:
     With `--json` it is also one document on stdout, unless the command has printed one. Exit codes: see `output`. Typer
     itself reports wrong arguments.
     """
-    from sweepstack.cli.output import NO, UNSURE, No, Unsure, complain
-    from sweepstack.onbox.common.errors import SweepstackError
+    from sweepstack.cli.output import NO, UNSURE, complain
+    from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 
     code = UNSURE
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.output import No, Unsure
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.agent.channel import Channel
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.state import BoxEntry
 
 

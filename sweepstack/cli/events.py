@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from sweepstack.cli.output import note
-from sweepstack.cli.sources import Sources
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.events import EventsConfig
 from sweepstack.core.budget import Budget
@@ -21,6 +20,7 @@ from sweepstack.operations.events.channels import Channel, channels_of
 from sweepstack.operations.events.deliver import Delivery, deliver
 from sweepstack.operations.events.event import Event
 from sweepstack.operations.events.holding_now import events_of
+from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import Snapshot
 

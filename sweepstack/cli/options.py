@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
 from sweepstack.cli import completion
+from sweepstack.onbox.common.errors import Unsure
+from sweepstack.onbox.common.units import parse_duration as seconds_of
 
 Stack = Annotated[
     str | None,
@@ -53,10 +56,31 @@ Sign = Annotated[
 
 def one_of(given: str, *known: str, option: str = "") -> Any:
     """The word of these that was given, for `option` or as an argument. Raises Unsure for another one."""
-    from sweepstack.cli.output import Unsure
-    from sweepstack.core.suggest import did_you_mean
-
     if given in known:
         return given
+    from sweepstack.core.suggest import did_you_mean
+
     named = f"{option} " if option else ""
     raise Unsure(f'{named}"{given}" is none of {", ".join(known)}{did_you_mean(given, known)}')
+
+
+LONGEST = timedelta(days=30)
+"""The longest that an approval may hold; later, people no longer remember what they approved."""
+
+
+def parse_expires(text: str) -> timedelta:
+    """The duration of an approval. Raises Unsure if it is no duration, or more than `LONGEST`."""
+    lasts = parse_duration(text)
+    if lasts > LONGEST:
+        raise Unsure(
+            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given again'
+        )
+    return lasts
+
+
+def parse_duration(text: str) -> timedelta:
+    """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except ValueError:
+        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None

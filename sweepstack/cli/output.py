@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sweepstack.cli.narrow_streams import is_narrow
 from sweepstack.core.columns import fitted
 from sweepstack.core.printable import visible
-from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_bytes
 
 if TYPE_CHECKING:
@@ -39,18 +38,6 @@ _documents = 0
 """How many JSON documents this process has printed; a command prints one."""
 _done: dict[str, Any] = {}
 """What the command has done already, for the document of an error."""
-
-
-class No(SweepstackError):
-    """The answer is no. `next` are the commands that help, printed below the message."""
-
-    def __init__(self, message: str, next: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.next = list(next)
-
-
-class Unsure(No):
-    """The answer is not known."""
 
 
 class Out:
@@ -178,12 +165,6 @@ def span(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 cell`, `2 cells`, `2 boxes`."""
-    plural = noun + ("es" if noun.endswith("x") else "s")
-    return f"{number} {noun if number == 1 else plural}"
 
 
 GAP = 2

@@ -9,8 +9,8 @@ import contextlib
 import sys
 import termios
 
-from sweepstack.cli.output import Unsure
 from sweepstack.core.columns import COLUMNS, fitted
+from sweepstack.onbox.common.errors import Unsure
 
 
 def answer(question: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sweepstack.billing.ledger import without_price
-from sweepstack.cli.output import Out, console, count, money, span
+from sweepstack.cli.output import Out, console, money, span
 from sweepstack.core.journal import BEGINS
 from sweepstack.core.records import SETTLED
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.status.compose import BoxView, CellView, GateView, SweepView
 
 WIDE = 100

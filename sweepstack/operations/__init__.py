@@ -1,1 +1,1 @@
-"""What the provider and sweepctl both do to a box: look at it, stop it, start it, shut its host down."""
+"""What sweepctl and the provider both do to a box, and the look at a whole sweep."""

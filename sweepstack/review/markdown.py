@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from sweepstack.core.printable import visible
+from sweepstack.onbox.common.units import count
 from sweepstack.report import blocks as shown
 from sweepstack.report import page as html
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
-from sweepstack.review.words import FOLD, Block, Commands, Grid, Heading, Line, Listing, Quoted, counted, written
+from sweepstack.review.words import FOLD, Block, Commands, Grid, Heading, Line, Listing, Quoted, written
 
 MOST = 60_000
 """Characters of one text on a forge: GitHub takes 65,536 in a comment or an issue, and GitLab more."""
@@ -78,12 +79,12 @@ def _block(block: Block, most: int, *, top: bool) -> list[str]:
 
 def _folded(rows: list[str], noun: str, most: int, head: list[str]) -> list[str]:
     shown = rows[:most]
-    more = [f"… and {counted(len(rows) - most, noun)} more: `sweepctl review --json`"] if len(rows) > most else []
+    more = [f"… and {count(len(rows) - most, noun)} more: `sweepctl review --json`"] if len(rows) > most else []
     table = [*head, *shown] if shown else []
     if len(shown) <= FOLD:
         return [*table, *([""] if table and more else []), *more]
     return [
-        f"<details><summary>{counted(len(rows), noun)}</summary>",
+        f"<details><summary>{count(len(rows), noun)}</summary>",
         "",
         *table,
         "",
@@ -152,8 +153,8 @@ def _html_block(block: Block, tone: shown.Tone) -> shown.Block:
     if isinstance(block, Commands):
         return shown.Code(block.lines)
     if isinstance(block, Listing):
-        return shown.Items(counted(len(block.items), block.noun), block.items, folded=len(block.items) > FOLD)
+        return shown.Items(count(len(block.items), block.noun), block.items, folded=len(block.items) > FOLD)
     if isinstance(block, Grid):
-        caption = f"{counted(len(block.rows), block.noun)} {block.of}".strip()
+        caption = f"{count(len(block.rows), block.noun)} {block.of}".strip()
         return shown.Table(caption, block.headers, block.rows, find=False, folded=len(block.rows) > FOLD)
     raise TypeError(f"{type(block).__name__} is no part of a section")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.review.live import LiveApproval
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Money, PlannedEnd, Review
 
@@ -69,21 +69,21 @@ def _deeds(review: Review) -> Iterator[str]:
         plain = [one for one in review.ended if one.what == what and one.verb == "destroyed"]
         again = [one for one in review.ended if one.what == what and one.verb == "replaced"]
         if plain:
-            yield f"DESTROYS {counted(len(plain), what)}"
+            yield f"DESTROYS {count(len(plain), what)}"
         if again:
-            yield f"DESTROYS {counted(len(again), what)} to replace {'it' if len(again) == 1 else 'them'}"
+            yield f"DESTROYS {count(len(again), what)} to replace {'it' if len(again) == 1 else 'them'}"
     if not review.ended:
         yield "destroys nothing"
     stops = [one for one in review.endings if one.verb == "stopped"]
     if stops:
-        yield f"stops {counted(len(stops), 'box')}"
+        yield f"stops {count(len(stops), 'box')}"
     rents = len(review.makes) - len([name for name in review.makes if not name.startswith("box ")])
     again = [one for one in review.ended if one.what == "box" and one.verb == "replaced"]
     if rents > len(again):
-        yield f"rents {counted(rents - len(again), 'box')}"
+        yield f"rents {count(rents - len(again), 'box')}"
     if review.unlocks:
         kinds = [one.partition(" ")[0] for one in review.unlocks]
-        found = " and ".join(counted(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+        found = " and ".join(count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
         yield f"UNLOCKS {found} for a later destroy"
 
 
@@ -97,14 +97,14 @@ def dies_line(review: Review) -> str:
         parts.append(f"{one.shown}{its}{lost}")
     if there[NAMED:]:
         cells = sum(len(one.lost) for one in there[NAMED:])
-        lost = f", with {counted(cells, 'cell')} without a verified copy" if cells else ""
+        lost = f", with {count(cells, 'cell')} without a verified copy" if cells else ""
         parts.append(f"{len(there) - NAMED} more, named below{lost}")
     gone = [one for one in review.endings if one.gone]
     after = f" {_named(gone)} {'is' if len(gone) == 1 else 'are'} gone already, and leave the state." if gone else ""
     left = ""
     if review.left:
         leave, survive = ("leaves", "survives") if len(review.left) == 1 else ("leave", "survive")
-        left = f" {counted(len(review.left), 'volume')} {leave} the state and {survive}."
+        left = f" {count(len(review.left), 'volume')} {leave} the state and {survive}."
     if review.away:
         after += f" Gone before: {'; '.join(review.away[:NAMED])}."
     if review.unlocks:
@@ -119,7 +119,7 @@ def dies_line(review: Review) -> str:
 def _cells_lost(one: PlannedEnd) -> str:
     names = ", ".join(cell.name for cell in one.lost[:NAMED])
     more = f" and {len(one.lost) - NAMED} more" if one.lost[NAMED:] else ""
-    return f"{counted(len(one.lost), 'cell')} without a verified copy ({names}{more})"
+    return f"{count(len(one.lost), 'cell')} without a verified copy ({names}{more})"
 
 
 def verdict_line(review: Review) -> str:
@@ -364,11 +364,6 @@ def _and(names: Sequence[str]) -> str:
 def _named(endings: Sequence[PlannedEnd]) -> str:
     names = ", ".join(one.shown for one in endings[:NAMED])
     return names + (f" and {len(endings) - NAMED} more" if endings[NAMED:] else "")
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 box`, `2 boxes`."""
-    return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('x') else 's')}"
 
 
 FOLD = 12

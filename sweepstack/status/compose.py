@@ -1,6 +1,6 @@
 """One picture of a sweep, out of the state, the evidence, and what was seen of each box just now.
 
-Pure: `cli.collect` gathers, this decides what to call things. Nothing is called gone that is not proved gone, and
+Pure: `operations.sweep` gathers, this decides what to call things. Nothing is called gone that is not proved gone, and
 nothing verified whose files are not there any more.
 
 A cell is shown by its files, else the journal of its box, else the plan. Beside cells and boxes: claims of the state

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.roster_diff import file_roster
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
+from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.provider import dispatch
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import parse_export

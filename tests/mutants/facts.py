@@ -9,7 +9,7 @@ ALONE, TYPED = "tests/unit/profiles/test_facts.py::", "tests/unit/cli/test_accep
 FACTS = (
     Mutant(
         "approve although what the end of a box relies on is old",
-        (Patch("sweepstack/cli/accepted_facts.py", "    if missing:\n", "    if False:\n"),),
+        (Patch("sweepstack/operations/sweep/accepted_facts.py", "    if missing:\n", "    if False:\n"),),
         (f"{TYPED}test_an_approval_names_the_facts_and_the_command_that_accepts_them",),
     ),
     Mutant(

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.output import Out
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Cell
 from sweepstack.extensions.slurm.commands.confirm import worker as worker_ended
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import No, Unreachable
 from sweepstack.onbox.common.locks import owner_of, state_of
 from sweepstack.onbox.common.processes import stat_fields
 from sweepstack.onbox.runner.records import Fatal

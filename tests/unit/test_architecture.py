@@ -22,7 +22,7 @@ MAX_LINES = 700
 MAX_FUNCTION = 60
 LONG_FUNCTIONS = {
     ("scripts/lib/processes.py", "run"),
-    ("sweepstack/cli/collect.py", "take_snapshot"),
+    ("sweepstack/operations/sweep/collect.py", "take_snapshot"),
     ("sweepstack/cli/commands/approve/preview.py", "print_draft"),
     ("sweepstack/cli/commands/place/__init__.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),

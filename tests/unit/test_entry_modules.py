@@ -41,15 +41,15 @@ EXCEPT = {
     "sweepstack/operations/pull.py": ({"load_platform"}, "reads the volume of a box that does not answer"),
     "sweepstack/operations/balances.py": ({"load_platform"}, "asks an account, and no box"),
     "sweepstack/provider/split_invoke.py": ({"Evidence"}, "it is the entry of the program's question"),
-    "sweepstack/cli/sources.py": ({"EvidenceStore.open"}, START),
-    "sweepstack/cli/target.py": ({"EvidenceStore.open"}, START),
+    "sweepstack/operations/sweep/sources.py": ({"EvidenceStore.open"}, START),
+    "sweepstack/operations/sweep/target.py": ({"EvidenceStore.open"}, START),
     "sweepstack/operations/strays/beside_sweep.py": ({"load_platform", "Evidence"}, MANY),
     "sweepstack/operations/strays/volumes.py": ({"load_platform"}, MANY),
     "sweepstack/operations/strays/accounts.py": ({"load_platform"}, MANY),
     "sweepstack/operations/strays/known_states.py": ({"EvidenceStore.open"}, MANY),
     "sweepstack/operations/strays/judge.py": ({"EvidenceStore.open", "VolumeContext"}, MANY),
-    "sweepstack/cli/volume_status.py": ({"load_platform"}, MANY),
-    "sweepstack/cli/collect.py": ({"load_platform"}, MANY),
+    "sweepstack/operations/volumes/volumes_now.py": ({"load_platform"}, MANY),
+    "sweepstack/operations/sweep/collect.py": ({"load_platform"}, MANY),
 }
 """Other modules: what they may call, and why."""
 

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer, own_words
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core import this_host
 from sweepstack.core.local_decisions import Decision, record_decision
 from sweepstack.evidence.sweep_holder import Takeover, same, take_over
-from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, PlatformError
+from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, No, PlatformError, Unsure
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.operations.strays.other_backends import ask_backend, backend_of
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.registry import load_platform
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.teardown.ownership import who

@@ -26,10 +26,9 @@ import typer
 from sweepstack.billing.stray import Stray, end_command, takes_words
 from sweepstack.cli.events import PATIENCE, channels
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, aside, note
+from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, note
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer, own_words
-from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.extensions import adapters
@@ -40,7 +39,7 @@ from sweepstack.evidence import box_logs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
-from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import No, NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unsure
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
@@ -60,6 +59,7 @@ from sweepstack.operations.strays.judge import (
 )
 from sweepstack.operations.strays.known_states import KnownStates, read_known
 from sweepstack.operations.strays.other_backends import gate_of
+from sweepstack.operations.sweep.target import project_root
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.close_box import close_books

@@ -14,10 +14,11 @@ from sweepstack.cli.commands.approve.options import ApprovalRequest
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
 from sweepstack.cli.commands.approve.volumes import volumes_to_sign
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import No, Out
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import Out
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.onbox.common.errors import No
+from sweepstack.operations.sweep.target import Target
 from sweepstack.teardown.revocation import approval_digest
 from sweepstack.teardown.signatures import verified_signers
 

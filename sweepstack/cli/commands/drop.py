@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import own_words
-from sweepstack.cli.roster_diff import file_roster
-from sweepstack.cli.target import Target
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.roster_diff import file_roster
+from sweepstack.operations.sweep.target import Target
 
 
 def command(

@@ -23,8 +23,6 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.accepted_facts import NoProfile
-from sweepstack.cli.collect import take_snapshot, unrented
 from sweepstack.cli.commands.approve import approve
 from sweepstack.cli.commands.approve.boxes import facts_relied_on
 from sweepstack.cli.commands.approve.options import ApproveOptions, facts_alone
@@ -33,22 +31,24 @@ from sweepstack.cli.commands.approve.volumes import volume_facts_relied_on
 from sweepstack.cli.commands.confirm import gone
 from sweepstack.cli.commands.pull import fetch as pulling
 from sweepstack.cli.commands.verify import receipt as verifying
-from sweepstack.cli.engine_mend import require_engine
-from sweepstack.cli.options import AsJson, Expires, Sign, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside, following, keep_for_error
+from sweepstack.cli.options import AsJson, Expires, Sign, Stack, parse_expires
+from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, following, keep_for_error
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
-from sweepstack.cli.sources import Sources, gives_up, open_sources
-from sweepstack.cli.target import Target, parse_expires
-from sweepstack.cli.volume_status import guarded, holding
 from sweepstack.core import schema
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, No, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.observe import look_up
+from sweepstack.operations.sweep.accepted_facts import NoProfile
+from sweepstack.operations.sweep.collect import take_snapshot, unrented
+from sweepstack.operations.sweep.engine_mend import require_engine
+from sweepstack.operations.sweep.sources import Sources, gives_up, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.end_check import VolumeContext
 from sweepstack.operations.volumes.mounting_sweeps import survey
+from sweepstack.operations.volumes.volumes_now import guarded, holding
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import EngineCall, find_engine
 from sweepstack.status.engine.state import VolumeEntry

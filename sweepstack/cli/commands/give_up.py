@@ -11,7 +11,7 @@ from sweepstack.cli.commands.approve import approve, chosen
 from sweepstack.cli.commands.approve.options import InOrder, facts_and_receipt
 from sweepstack.cli.options import AsJson, Boxes, Expires, Sign, Stack, Verb
 from sweepstack.cli.output import Out
-from sweepstack.cli.target import Target
+from sweepstack.operations.sweep.target import Target
 
 Command = InOrder
 

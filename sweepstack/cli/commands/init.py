@@ -15,11 +15,12 @@ import typer
 
 from sweepstack.cli import launcher
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
-from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import Target
 
 STACK = "sweep-a"
 EXAMPLE = "examples/digits"

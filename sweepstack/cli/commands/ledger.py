@@ -15,26 +15,26 @@ import typer
 from sweepstack.billing.egress import Egress, copied, egress_words
 from sweepstack.billing.ledger import LAG_HOURS, Bill, Line, Spent, compare, spent, without_price
 from sweepstack.billing.stray import Stray, leftover_lines
-from sweepstack.cli.collect import LOOK_SECONDS
-from sweepstack.cli.egress import prices
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, count, money, size
+from sweepstack.cli.output import NO, UNSURE, YES, Out, money, size
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.journal import could_not_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, PlatformError, SweepstackError, Unsure
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
 from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.operations.strays.volumes import leftovers
+from sweepstack.operations.sweep.collect import LOOK_SECONDS
+from sweepstack.operations.sweep.egress import prices
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.teardown.close_box import StillBilled, still_billed

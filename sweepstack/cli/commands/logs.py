@@ -22,18 +22,27 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.cell_file import CHUNK, LOG, CellFile, attempt_file, find_file, find_pulled, in_memory, over_channel
-from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
-from sweepstack.cli.output import NO, YES, No, Out, Unsure, aside, following, plain, span
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target, parse_duration
+from sweepstack.cli.options import AsJson, Evidence, Stack, one_of, parse_duration
+from sweepstack.cli.output import NO, YES, Out, aside, following, plain, span
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.evidence.box_logs import BOX_LOGS, BoxLog, BoxLogs, read_copied_log
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unsure
+from sweepstack.operations.sweep.cell_file import (
+    CHUNK,
+    LOG,
+    CellFile,
+    attempt_file,
+    find_file,
+    find_pulled,
+    in_memory,
+    over_channel,
+)
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.boxes import SETUP_WORDS
 from sweepstack.status.next_commands import out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

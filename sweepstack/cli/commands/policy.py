@@ -10,18 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli.commands.approve.sign import Signer, signer_of
-from sweepstack.cli.options import AsJson, Expires, Sign, Stack, one_of
-from sweepstack.cli.output import NO, YES, No, Out, Unsure
+from sweepstack.cli.options import AsJson, Expires, Sign, Stack, one_of, parse_expires
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer
-from sweepstack.cli.sources import Sources, open_sources, usable
-from sweepstack.cli.target import NeverUp, Target, parse_expires
 from sweepstack.config import policy as policy_file
 from sweepstack.config.policy import FILE
 from sweepstack.core.policy_text import NONE, PolicyText
 from sweepstack.core.records import Action, Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.sources import Sources, open_sources, usable
+from sweepstack.operations.sweep.target import NeverUp, Target
 from sweepstack.status.engine.state import BoxEntry, GateEntry, IdentityEntry, StackState, VolumeEntry
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.policy_in_force import (

@@ -9,17 +9,19 @@ from typing import Annotated
 
 import typer
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import YES, No, Out, Unsure, count
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer, own_words
-from sweepstack.cli.sources import open_sources, usable
-from sweepstack.cli.target import Target
 from sweepstack.core.journal import CellProgress, started
 from sweepstack.launch.retries import Begin, Retry, add, next_retry, recorded_retries, waits
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import open_sources, usable
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import compose
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot

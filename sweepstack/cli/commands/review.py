@@ -15,30 +15,31 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.accepted_facts import accepted_in, profiles_of
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.preview import dying
-from sweepstack.cli.engine_mend import require_engine
 from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import Out, Unsure
+from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.roster_diff import file_roster
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
-from sweepstack.cli.volume_status import holding
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.accepted_facts import accepted_in, profiles_of
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.engine_mend import require_engine
+from sweepstack.operations.sweep.roster_diff import file_roster
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.mounting_sweeps import Survey, survey
+from sweepstack.operations.volumes.volumes_now import holding
 from sweepstack.profiles import dated_facts, dates
 from sweepstack.review.assess import assess
 from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster, live_of
 from sweepstack.review.markdown import markdown, page
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
 from sweepstack.review.plan import read_plan
-from sweepstack.review.words import NEXT, Block, Commands, Grid, Heading, Line, Listing, Quoted, counted, written
+from sweepstack.review.words import NEXT, Block, Commands, Grid, Heading, Line, Listing, Quoted, written
 from sweepstack.status.compose import compose
 from sweepstack.status.engine import call as engine_call
 from sweepstack.status.engine.call import EngineCall
@@ -78,7 +79,7 @@ def command(
 ) -> int:
     """Show what a change ends, keeps and costs, before it is made. Exit 0: it may go on; 1: no; 2: could not tell."""
     from sweepstack.cli.output import Out
-    from sweepstack.cli.target import Target
+    from sweepstack.operations.sweep.target import Target
 
     if form:
         one_of(form, "markdown", "html", option="--as")
@@ -162,7 +163,7 @@ def _print(block: Block, out: Out, made: Review, *, first: bool) -> None:
 
 def _more(number: int, noun: str, out: Out) -> None:
     if number > SHOWN:
-        out.line(f"… and {counted(number - SHOWN, noun)} more: sweepctl review --json", style="dim")
+        out.line(f"… and {count(number - SHOWN, noun)} more: sweepctl review --json", style="dim")
 
 
 def _document(made: Review) -> str:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import UNSURE, YES, Out
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target, approval_of
 from sweepstack.core.local_decisions import REVOKED_ALL, TAKEN_BACK, Decision, record_decision
 from sweepstack.core.records import Approval, Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target, approval_of
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import who
 from sweepstack.teardown.revocation import write_revocation

@@ -10,10 +10,10 @@ import typer
 
 from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.options import Box, ErrorsAsJson, Stack
-from sweepstack.cli.output import YES, No, Out, Unsure, aside, complain
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import YES, Out, aside, complain
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
+from sweepstack.operations.sweep.target import Target
 
 NO_WAY = 255
 """As with `ssh`: the box could not be reached, or nothing may run there. Other exit codes are the command's own."""

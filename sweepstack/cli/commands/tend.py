@@ -23,20 +23,21 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.pull.fetch import fetch
 from sweepstack.cli.commands.verify import receipt as verifying
 from sweepstack.cli.events import Events
-from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, Unsure, count, note, size, span
+from sweepstack.cli.options import AsJson, Stack, parse_duration
+from sweepstack.cli.output import NO, UNSURE, YES, Out, note, size, span
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, open_sources, usable
-from sweepstack.cli.target import Target, parse_duration
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.roster_diff import rosters
+from sweepstack.operations.sweep.sources import Sources, open_sources, usable
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.tend import (
     AlreadyTended,
     Round,

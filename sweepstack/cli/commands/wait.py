@@ -8,17 +8,18 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.events import Events
-from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import YES, No, Out, count, span
+from sweepstack.cli.options import AsJson, Stack, one_of, parse_duration
+from sweepstack.cli.output import YES, Out, span
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import headline, own_stops
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target, parse_duration
 from sweepstack.core.records import ENDED
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.boxes import stranded_words
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.snapshot import Snapshot

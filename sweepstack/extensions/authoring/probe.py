@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.box_access import find_box, way_to
-from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import Target
 from sweepstack.core.paths import installed
 from sweepstack.extensions.authoring import box_answers
 from sweepstack.extensions.authoring.box_answers import FactAnswer, Mark
 from sweepstack.extensions.authoring.stamp_patch import NoStamps, propose, stamped
 from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.target import Target
 from sweepstack.profiles import dates
 from sweepstack.profiles.load import FOLDER, load_profile, platforms
 from sweepstack.profiles.model import Profile

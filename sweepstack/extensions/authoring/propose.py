@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core import this_host
@@ -22,7 +22,7 @@ from sweepstack.extensions.authoring.gotcha_bar import (
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL, known_gotchas, near
 from sweepstack.extensions.authoring.gotcha_patch import patch
 from sweepstack.onbox.common.canonical import write_atomically
-from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, No, SweepstackError, Unsure
 from sweepstack.profiles import dates
 from sweepstack.profiles.load import platforms
 from sweepstack.status.engine.call import find_project_root

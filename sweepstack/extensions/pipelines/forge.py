@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
-from sweepstack.cli.output import No, Unsure
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import OutcomeUnknown, Unsupported
+from sweepstack.onbox.common.errors import No, OutcomeUnknown, Unsupported, Unsure
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.review.markdown import MOST
 

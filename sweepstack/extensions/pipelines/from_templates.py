@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sweepstack.cli.output import YES, No, Out
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.paths import docs_page, installed, shipped
 from sweepstack.extensions.pipelines.changes import git
 from sweepstack.extensions.pipelines.oidc import ROLE
 from sweepstack.extensions.pipelines.steps import BACKEND, PRIVATE_KEY
 from sweepstack.onbox.common.canonical import write_atomically
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError
+from sweepstack.operations.sweep.target import project_root
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECRETS = (

@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from sweepstack.cli.output import No, Unsure
 from sweepstack.onbox.common.canonical import write_atomically
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.platforms.common.http_client import HttpClient
 
 ROLE = "AWS_ROLE_ARN"

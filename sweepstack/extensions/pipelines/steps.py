@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweepstack.channel.ssh.keys import KEY_VARIABLE
-from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure, aside
+from sweepstack.cli.output import NO, UNSURE, YES, aside
 from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.config.file import read_document
 from sweepstack.core.paths import docs_page
@@ -28,6 +28,7 @@ from sweepstack.extensions.pipelines import oidc
 from sweepstack.extensions.pipelines.forge import TOKENS
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.dataclass import asdict, dataclass, field, replace
+from sweepstack.onbox.common.errors import No, Unsure
 from sweepstack.status.engine.call import find_engine
 
 SECONDS = 6 * 3600.0

@@ -25,11 +25,14 @@ SweepstackError
 │   └── Unsupported        the platform can't do this at all, with the reason
 │       └── Retired        the platform has taken this interface out for good (410): it is no outage
 ├── TeardownRefused        the check refused: nothing was deleted
-└── StillCreating          created and not ready: the error carries the id and what is known
+├── StillCreating          created and not ready: the error carries the id and what is known
+└── No                     the answer to what a person asked is no: the error carries the commands that help
+    └── Unsure             the answer is not known
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 ONLY_IF = "only if"
@@ -171,6 +174,18 @@ class StillCreating(SweepstackError):
         self.identifier = identifier
         self.outputs = outputs
         self.reasons = reasons
+
+
+class No(SweepstackError):
+    """The answer to what a person asked is no. `next`: the commands that help, printed below the message."""
+
+    def __init__(self, message: str, next: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.next = list(next)
+
+
+class Unsure(No):
+    """The answer is not known."""
 
 
 def one_line(error: Exception) -> str:

@@ -63,6 +63,11 @@ def spell_rate(usd: float) -> str:
     return f"{usd:.2g}" if usd >= 1e-4 else f"{usd:.7f}".rstrip("0")
 
 
+def count(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`, `2 boxes`."""
+    return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('x') else 's')}"
+
+
 def parse_duration(text: str) -> float:
     """`90s`, `15m`, `12h`, `3d` in seconds. Raises ValueError for anything else, and for zero."""
     match = _DURATION.fullmatch(text.strip().lower())

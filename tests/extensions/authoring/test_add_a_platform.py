@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.output import No
 from sweepstack.extensions.authoring.commands.profile import new
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.host import capabilities
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.profiles.load import mistakes_in

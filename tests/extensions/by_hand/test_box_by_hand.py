@@ -16,16 +16,16 @@ import pytest
 from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.commands.confirm import gone as confirm_gone_command
 from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
-from sweepstack.cli.output import YES, No, Out
-from sweepstack.cli.sources import Sources
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.observation import Existence
 from sweepstack.core.resources import BoxState
 from sweepstack.evidence.open_evidence import Evidence
-from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import No, NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.beside_sweep import search, with_forgotten
 from sweepstack.operations.strays.known_states import KnownStates
+from sweepstack.operations.sweep.sources import Sources
 from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.engine.state import BoxEntry, IdentityEntry, StackState

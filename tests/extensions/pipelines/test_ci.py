@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
+from sweepstack.cli.output import NO, UNSURE, YES
 from sweepstack.core import paths
 from sweepstack.extensions.pipelines import forge as forges
 from sweepstack.extensions.pipelines import from_templates, steps
@@ -23,7 +23,7 @@ from sweepstack.extensions.pipelines.commands.ci.github import command as write_
 from sweepstack.extensions.pipelines.commands.ci.gitlab import command as write_gitlab
 from sweepstack.extensions.pipelines.commands.ci.review import command as review
 from sweepstack.extensions.pipelines.steps import REVIEWED, StackResult
-from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, SweepstackError
+from sweepstack.onbox.common.errors import No, NotAuthorized, OutcomeUnknown, SweepstackError, Unsure
 from tests.engine.harness import ROOT
 from tests.extensions.pipelines.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left
 from tests.extensions.pipelines.workflows import holds

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
+from sweepstack.cli.output import NO, UNSURE, YES
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.commands.ci import destroy, post, reviewed, up
 from sweepstack.extensions.pipelines.steps import REVIEWED, Result
+from sweepstack.onbox.common.errors import No, Unsure
 from tests.extensions.pipelines.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git
 from tests.simulators.forges import Forge, Thing
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Unsure
+from sweepstack.cli.output import NO, UNSURE, YES
 from sweepstack.extensions.pipelines import forge as forge_command
 from sweepstack.extensions.pipelines import oidc, steps
 from sweepstack.extensions.pipelines.commands.ci import nightly, post
 from sweepstack.extensions.pipelines.commands.ci.gitlab import command as write_gitlab
 from sweepstack.extensions.pipelines.commands.ci.review import command as review
 from sweepstack.extensions.pipelines.steps import Result, StackResult
-from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError
+from sweepstack.onbox.common.errors import No, NotAuthorized, OutcomeUnknown, PlatformError, Unsure
 from sweepstack.review.markdown import _block, marked_stack, marker
 from sweepstack.review.words import Line
 from tests.extensions.pipelines.ci_jobs import DIGEST, HEAD, MERGE, as_job, commit, git, left

@@ -41,7 +41,7 @@ LATER = (
     "sweepstack.cli.commands.status.phase",
     "sweepstack.cli.commands.status.probe",
     "sweepstack.cli.commands.status.sweep",
-    "sweepstack.cli.sources",
+    "sweepstack.operations.sweep.sources",
     "sweepstack.evidence.verify",
     "sweepstack.platforms.local.platform",
     "sweepstack.status.compose",

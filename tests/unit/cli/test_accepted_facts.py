@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
-from sweepstack.cli import accepted_facts
 from sweepstack.config.override import AcceptedFact
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.operations.sweep import accepted_facts
 from sweepstack.profiles import dated_facts, dates
 from tests.unit.cli.support import STACK, World
 

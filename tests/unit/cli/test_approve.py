@@ -11,11 +11,11 @@ import pytest
 
 from sweepstack.cli.app import load_command
 from sweepstack.cli.commands.approve.options import BOX, CELL, DATA, UNCLAIMED, pair_reasons
-from sweepstack.cli.output import Unsure
 from sweepstack.config.edit import stack_file
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import Unsure
 from sweepstack.platforms.local.__main__ import main as claim
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.box_check import BoxEnding

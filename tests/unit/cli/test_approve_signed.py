@@ -10,10 +10,10 @@ import pytest
 
 from sweepstack.cli.commands import approve as approving
 from sweepstack.cli.commands.approve.sign import SIGNER, SIGNING_KEY
-from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.abandonment import recorded_approvals
 from sweepstack.teardown.box_check import BoxEnding

@@ -18,11 +18,12 @@ from sweepstack.billing.unlaunched import Unheld
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.cli.commands import audit as audit_command
 from sweepstack.cli.commands.audit import audit, end_stray
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.records import Birth
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_tag
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.operations.strays.accounts import ask, findings_in, without_duplicates

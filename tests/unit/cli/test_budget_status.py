@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sweepstack.cli import events
-from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.operations.events import channels
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.money import running_clocks
 from tests.unit.cli.support import STACK, Box, World
 from tests.unit.cli.test_ledger import charge

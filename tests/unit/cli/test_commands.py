@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.cli import artifact_specs
 from sweepstack.cli.commands.logs import _CONTROL
-from sweepstack.cli.output import Unsure, count, size, span
+from sweepstack.cli.options import parse_duration
+from sweepstack.cli.output import size, span
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import parse_duration
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.onbox.common.errors import Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep import cell_results
 from tests.unit.cli.support import STACK, World
 
 # new
@@ -418,7 +420,7 @@ def test_results_and_curves_of_a_cell_that_failed_outlive_the_box(torn_down: Wor
     world = torn_down
     with world.file.path.open("a") as handle:
         handle.write("    metrics: {file: metrics.jsonl, x: step, y: [loss]}\n")
-    artifact_specs._by_file.cache_clear()  # each command is a process of its own
+    cell_results._by_file.cache_clear()  # each command is a process of its own
     cells = {cell["name"]: cell for cell in world.run("results", "--all", "--json", fresh=False).json["cells"]}
     assert (cells["lr0.3"]["state"], cells["lr0.1"]["state"]) == ("failed", "verified")
     assert cells["lr0.3"]["values"] == {"loss": 9.5, "metrics.jsonl:loss": 3.5}

@@ -16,9 +16,10 @@ import pytest
 from sweepstack.cli.commands.doctor import engine, machine
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Finding
-from sweepstack.cli.target import Target
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.operations.sweep import engine_mend
+from sweepstack.operations.sweep.target import Target
 from tests.unit.cli.support import STACK, World
 
 
@@ -210,7 +211,7 @@ def test_the_engine_s_lock_is_judged_by_the_launcher_s_own_function(
     """It takes a lock away that this very finding calls one of a process which has ended."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "launcher").write_text("def holder(path):\n    return 'there', 7, 'noon', True\n")
-    monkeypatch.setattr(engine, "shipped", lambda name: tmp_path / name)
+    monkeypatch.setattr(engine_mend, "shipped", lambda name: tmp_path / name)
     assert "process 7 on there since noon, which has ended" in locked(tmp_path).found
 
 

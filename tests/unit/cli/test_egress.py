@@ -73,7 +73,7 @@ def test_the_price_that_was_offered_counts_where_the_file_names_none(world: Worl
     for box in world.boxes:
         world.store.write_birth(box.birth(egress_per_gb=DEAR))
     assert "is billed" not in world.run("status").out, "the platform's traffic is free"
-    world.monkeypatch.setattr("sweepstack.cli.egress.profiles_of", lambda *_: {"vastai": BILLED})
+    world.monkeypatch.setattr("sweepstack.operations.sweep.egress.profiles_of", lambda *_: {"vastai": BILLED})
     assert f"at ${DEAR:g}/GB" in world.run("status").out
     text = world.file.path.read_text()
     world.file.path.write_text(f"{text}    overrides: {{vastai: {{egress_per_gb: 0}}}}\n")
@@ -82,6 +82,6 @@ def test_the_price_that_was_offered_counts_where_the_file_names_none(world: Worl
 
 def test_a_price_that_is_not_known_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.full()
-    monkeypatch.setattr("sweepstack.cli.egress.profiles_of", lambda *_: {"vastai": BILLED})
+    monkeypatch.setattr("sweepstack.operations.sweep.egress.profiles_of", lambda *_: {"vastai": BILLED})
     assert "is billed at a price that is not known" in world.run("status").out
     assert world.run("pull", "--json").json["egress"][0]["usd"] is None

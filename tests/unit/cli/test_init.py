@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sweepstack.cli import launcher
 from sweepstack.cli.commands import init
-from sweepstack.cli.output import No
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.onbox.common.errors import No
 
 
 @pytest.fixture

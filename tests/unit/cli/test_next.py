@@ -139,7 +139,7 @@ def ended(world: World) -> None:
 def volume_bills(world: World) -> None:
     ended(world)
     left = Stray("volume", "local", world.volume, name="store", price_per_month=7.0, size_gb=100)
-    world.monkeypatch.setattr("sweepstack.cli.collect.leftovers", lambda *_: (left,))
+    world.monkeypatch.setattr("sweepstack.operations.sweep.collect.leftovers", lambda *_: (left,))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from sweepstack.cli.commands.pull import fetch as fetching
-from sweepstack.cli.output import Unsure
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.errors import Unsure
 from sweepstack.operations import pull as pulling
 from sweepstack.operations.pull import PullSummary, _sources
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
 
 

@@ -70,8 +70,8 @@ def test_nan_is_null_in_json_and_named(world: World) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"note": "n" * 2000}], ids=["short rows", "rows longer than a look"])
 def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, str]) -> None:
-    world.monkeypatch.setattr("sweepstack.cli.cell_results.END_BYTES", 1000)
-    world.monkeypatch.setattr("sweepstack.cli.cell_results.MOST_BYTES", 8000)
+    world.monkeypatch.setattr("sweepstack.operations.sweep.cell_results.END_BYTES", 1000)
+    world.monkeypatch.setattr("sweepstack.operations.sweep.cell_results.MOST_BYTES", 8000)
     box = world.add()
     box.launch("lr0.1")
     box.start("lr0.1", metrics=[{"step": number, "loss": number, **more} for number in range(900)])

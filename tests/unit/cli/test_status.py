@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.output import Out, in_one_line
 from sweepstack.cli.render import render
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.operations import observe
 from sweepstack.operations.strays.beside_sweep import search
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import Export, StackState
@@ -360,8 +360,8 @@ finally:
 """
 
 
-def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
-    """It imports more than all of a look."""
+def test_a_lock_is_told_without_the_doctor(world: World) -> None:
+    """The doctor imports more than all of a look."""
     world.verified()
     command = [sys.executable, "-c", LOOKS, str(world.engine / "pulumi"), "status", "--stack", STACK]
     env = {**os.environ, "PULUMI_BACKEND_URL": f"file://{world.folder}/backend"}
@@ -378,7 +378,7 @@ def test_the_doctor_is_imported_only_for_a_lock(world: World) -> None:
     locks.mkdir(parents=True)
     facts = {"pid": ended.pid, "hostname": socket.gethostname(), "timestamp": "2026-11-21T09:00:00Z"}
     (locks / "1.json").write_text(json.dumps(facts))
-    assert asked() == (True, "True")
+    assert asked() == (True, "False")
 
 
 def test_a_lock_of_another_computer_names_what_takes_it_away(world: World) -> None:

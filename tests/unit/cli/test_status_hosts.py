@@ -18,9 +18,9 @@ from sweepstack.channel.pinned_keys import default_folder
 from sweepstack.channel.ssh import link as ssh_link
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh.links import _SHARED, _SHARING
-from sweepstack.cli import collect
 from sweepstack.cli.output import UNSURE, YES
 from sweepstack.operations.strays import beside_sweep as sweep_search
+from sweepstack.operations.sweep import collect
 from tests.simulators.host import Host
 from tests.simulators.machines import require
 from tests.unit.cli.support import World, by_name

@@ -16,13 +16,13 @@ import pytest
 from sweepstack.cli.commands.approve.sign import SIGNER, SIGNING_KEY
 from sweepstack.cli.commands.doctor import store as one_store
 from sweepstack.cli.commands.doctor.finding import Finding
-from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.core.local_decisions import decisions, record_decision
 from sweepstack.core.observation import Existence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.end_check import VolumeContext, VolumeEnding, VolumeSeen
 from sweepstack.operations.volumes.mounting_sweeps import Mounting, Survey, write_mounting
 from sweepstack.status.engine.state import parse_export

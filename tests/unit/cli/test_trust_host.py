@@ -12,8 +12,9 @@ import pytest
 from sweepstack.channel.pinned_keys import HostKeyChanged, fingerprint
 from sweepstack.cli.commands import ssh
 from sweepstack.cli.commands.confirm import host as trust
-from sweepstack.cli.output import NO, YES, No, Out, Unsure
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.onbox.agent.channel import SshEndpoint
+from sweepstack.onbox.common.errors import No, Unsure
 from tests.screens import Screen
 from tests.simulators import machines
 from tests.unit.channel.worlds import SshWorld

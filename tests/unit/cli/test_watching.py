@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.status.watch import Pictures
-from sweepstack.cli.target import Target
 from sweepstack.onbox.common import box_layout
+from sweepstack.operations.sweep.target import Target
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 RUN = """

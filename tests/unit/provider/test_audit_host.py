@@ -8,8 +8,9 @@ import pytest
 
 from sweepstack.cli.commands import audit as audit_command
 from sweepstack.cli.commands.audit import end_stray
-from sweepstack.cli.output import No, Out
+from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.host.platform import BoxRequest, Phase, Wait
 from sweepstack.operations.strays.accounts import findings_in, without_duplicates
 from sweepstack.operations.strays.judge import with_details

@@ -17,7 +17,6 @@ import pytest
 
 from sweepstack.billing.ledger import spent
 from sweepstack.billing.stray import Stray
-from sweepstack.cli.collect import Sources
 from sweepstack.cli.commands import finish, ledger
 from sweepstack.cli.output import NO, Out
 from sweepstack.core.resources import BoxState
@@ -26,6 +25,7 @@ from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.strays.accounts import findings_in
 from sweepstack.operations.strays.beside_sweep import search, with_forgotten
 from sweepstack.operations.strays.known_states import KnownStates
+from sweepstack.operations.sweep.collect import Sources
 from sweepstack.provider.resources.identity import may_still_bill
 from sweepstack.status.snapshot import Snapshot
 from tests.unit.provider.host_world import BY_PERSON, MANUAL, HostSweep, rented_host

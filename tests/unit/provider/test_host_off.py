@@ -15,14 +15,14 @@ import pytest
 
 from sweepstack.billing.ledger import Bill, spent
 from sweepstack.cli.commands.confirm import Statement, gone
-from sweepstack.cli.output import YES, No, Out
-from sweepstack.cli.sources import Sources
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.records import Approval, UnclaimedWaiver
 from sweepstack.core.resources import BoxState
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import No, NotYetGone, SweepstackError, TeardownRefused
 from sweepstack.operations.strays.accounts import still_billed_boxes
 from sweepstack.operations.strays.known_states import KnownStates
+from sweepstack.operations.sweep.sources import Sources
 from sweepstack.provider.resources.base import Gone, ReadAnswer
 from sweepstack.provider.session import Severity
 from sweepstack.status.compose import compose

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm import Statement, never_rented
-from sweepstack.cli.output import No, Out, Unsure
-from sweepstack.onbox.common.errors import NoCapacity, OutcomeUnknown
+from sweepstack.cli.output import Out
+from sweepstack.onbox.common.errors import No, NoCapacity, OutcomeUnknown, Unsure
 from sweepstack.operations.strays.beside_sweep import Search, search
 from sweepstack.platforms.common.rate_limit import paced
 from tests.simulators.vastai import Machine, VastSimulator

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import YES, No
+from sweepstack.cli.output import YES
 from sweepstack.onbox.common import processes
-from sweepstack.onbox.common.errors import RequestRefused, TeardownRefused
+from sweepstack.onbox.common.errors import No, RequestRefused, TeardownRefused
 from sweepstack.operations.strays.beside_sweep import search
 from tests.unit.provider.host_world import HostSweep, rented_host
 from tests.unit.provider.support import FACTS, IDENTITY, abandonment, approval_for, approved

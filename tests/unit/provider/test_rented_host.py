@@ -18,15 +18,15 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.commands.confirm import gone as confirm_gone_command
 from sweepstack.cli.commands.confirm.gone import confirm as confirm_gone
-from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.sources import Sources
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.resources import BoxState
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import NotYetGone, SweepstackError, TeardownRefused
+from sweepstack.onbox.common.errors import No, NotYetGone, SweepstackError, TeardownRefused, Unsure
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.cell_moves import OtherBox, find
 from sweepstack.operations.strays.beside_sweep import Search, search
+from sweepstack.operations.sweep.sources import Sources
 from sweepstack.provider.resources.base import Gone, ReadAnswer
 from sweepstack.teardown.handover_records import Handover, handover_of, keep_handover
 from tests.simulators.autodl import OFF

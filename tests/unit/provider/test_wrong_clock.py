@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.cli.collect import last_patrol
 from sweepstack.core.records import Birth
 from sweepstack.operations.observe import observe
+from sweepstack.operations.sweep.collect import last_patrol
 from sweepstack.teardown.box_context import BoxAt
 from tests.simulators.host import wrong_clock
 from tests.unit.launch.support import until

@@ -6,7 +6,7 @@ import json
 import sys
 
 from sweepstack.cli.commands.review import preview_and_look
-from sweepstack.cli.target import Target
+from sweepstack.operations.sweep.target import Target
 
 
 def main(stack: str, destroy: str) -> None:

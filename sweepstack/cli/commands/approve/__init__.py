@@ -24,10 +24,11 @@ from sweepstack.cli.commands.approve.options import (
 )
 from sweepstack.cli.commands.approve.sign import signer_of
 from sweepstack.cli.commands.approve.volumes import ask_for_volumes
-from sweepstack.cli.options import AsJson, Boxes, Expires, Receipt, Sign, Stack, Verb
-from sweepstack.cli.output import YES, No, Out, Unsure
+from sweepstack.cli.options import AsJson, Boxes, Expires, Receipt, Sign, Stack, Verb, parse_expires
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
-from sweepstack.cli.target import Target, approval_of, parse_expires
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import Target, approval_of
 from sweepstack.teardown.signatures import signed_words
 
 Command = InOrder
@@ -87,7 +88,8 @@ def approve(target: Target, options: ApproveOptions, out: Out) -> int:
     if asked is None:
         return YES
     asked.show(out)
-    asked.facts.show(out)
+    for line in asked.facts.lines():
+        out.line(line, style="yellow")
     if options.signer is not None:
         out.line(f"signing   as {options.signer.name}, after your yes, with {options.signer.key}")
     earlier = approval_of(target)

@@ -13,16 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from sweepstack.cli.accepted_facts import NoProfile, Relied, relied
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.approve.options import ApprovalRequest, ApproveOptions
 from sweepstack.cli.commands.approve.preview import ApprovalDraft, dying, print_draft, stops, what_next
-from sweepstack.cli.engine_mend import put_back
-from sweepstack.cli.output import No, Out, Unsure
+from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.roster_diff import file_roster
-from sweepstack.cli.sources import gives_up, open_sources, usable
-from sweepstack.cli.target import Target, approval_of
 from sweepstack.config.project import project_name
 from sweepstack.core.local_decisions import Decision
 from sweepstack.core.records import Abandonment, Action, Approval, Receipt, UnclaimedWaiver, Waiver
@@ -30,9 +24,15 @@ from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, No, SweepstackError, Unsure
 from sweepstack.operations.power import judge_stop
 from sweepstack.operations.strays.beside_sweep import with_forgotten
+from sweepstack.operations.sweep.accepted_facts import NoProfile, Relied, relied
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.engine_mend import put_back
+from sweepstack.operations.sweep.roster_diff import file_roster
+from sweepstack.operations.sweep.sources import gives_up, open_sources, usable
+from sweepstack.operations.sweep.target import Target, approval_of
 from sweepstack.profiles.dated_facts import Leaning
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.next_commands import first_hung

@@ -9,15 +9,16 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperOption
 
-from sweepstack.cli.accepted_facts import Relied
 from sweepstack.cli.commands.approve.sign import Signer
-from sweepstack.cli.output import Out, Unsure
+from sweepstack.cli.output import Out
 from sweepstack.cli.prompt import own_words
-from sweepstack.cli.target import Target
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.dataclass import dataclass, field
+from sweepstack.onbox.common.errors import Unsure
+from sweepstack.operations.sweep.accepted_facts import Relied
+from sweepstack.operations.sweep.target import Target
 
 CELL, DATA, UNCLAIMED, FACT = KINDS = ("cell/", "data/", "unclaimed/", "fact/")
 BOX = "--box"

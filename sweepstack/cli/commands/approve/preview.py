@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from sweepstack.billing.cost import BoxCosts, box_costs
 from sweepstack.billing.deadlines import starting
-from sweepstack.cli.collect import unrented
 from sweepstack.cli.commands.approve.options import ApproveOptions
-from sweepstack.cli.output import Out, console, count
+from sweepstack.cli.output import Out, console
 from sweepstack.cli.render import WIDE
-from sweepstack.cli.target import Target
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.evidence import unsealed
@@ -18,8 +16,10 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another
+from sweepstack.operations.sweep.collect import unrented
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.registry import has_address
 from sweepstack.status.engine.state import STOP
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

@@ -11,11 +11,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from sweepstack.channel.ssh.keys import KEY_VARIABLE
-from sweepstack.cli.output import No, Unsure
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Principal, Signature, SweepName
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.teardown.signatures import NAMESPACE, signed_document, ssh_keygen, verified_signers
 
 GIT_SECONDS = 30.0

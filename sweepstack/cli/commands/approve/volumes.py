@@ -13,19 +13,19 @@ from datetime import UTC, date, datetime
 from functools import partial
 
 from sweepstack.billing.cost import cost_words
-from sweepstack.cli.accepted_facts import Relied, relied
 from sweepstack.cli.commands.approve.options import ApprovalRequest, ApproveOptions
-from sweepstack.cli.output import No, Out, Unsure
+from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources, usable
-from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.project import project_name
 from sweepstack.core.records import Abandonment, Action, Approval
 from sweepstack.core.signature import SweepName
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, No, Unsure
+from sweepstack.operations.sweep.accepted_facts import Relied, relied
+from sweepstack.operations.sweep.sources import Sources, open_sources, usable
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,

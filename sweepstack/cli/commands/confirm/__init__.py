@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli.options import AsJson, Box, Stack, one_of
-from sweepstack.cli.output import Out, Unsure
+from sweepstack.cli.output import Out
 from sweepstack.cli.prompt import own_words
-from sweepstack.cli.target import Target
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE
 from sweepstack.onbox.common.dataclass import dataclass, fields
+from sweepstack.onbox.common.errors import Unsure
+from sweepstack.operations.sweep.target import Target
 from sweepstack.teardown.ownership import who
 
 

@@ -20,9 +20,7 @@ from typing import Any
 
 from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Approval, Loss
 from sweepstack.core.suggest import did_you_mean
@@ -31,10 +29,12 @@ from sweepstack.onbox.common.errors import (
     ConfigError,
     EvidenceError,
     FolderLost,
+    No,
     PlatformError,
     SweepstackError,
     Unproved,
     Unreachable,
+    Unsure,
     one_line,
 )
 from sweepstack.onbox.host.capabilities import IsHost, ListedHost, ListsHosts
@@ -42,6 +42,8 @@ from sweepstack.onbox.host.platform import Phase
 from sweepstack.operations.host_shutdown import told
 from sweepstack.operations.observe import observe, rented_at
 from sweepstack.operations.strays.beside_sweep import entry_of
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.registry import has_address, has_wallet, load_wallet, need
 from sweepstack.platforms.ssh.platform import SshPlatform
 from sweepstack.status.engine.state import BoxEntry

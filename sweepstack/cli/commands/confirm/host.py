@@ -10,9 +10,9 @@ from sweepstack.channel.ssh.options import Way
 from sweepstack.channel.ssh.route import way_to
 from sweepstack.cli.box_access import find_box
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import NO, YES, No, Out, Unsure
-from sweepstack.cli.target import Target
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.cli.output import NO, YES, Out
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
+from sweepstack.operations.sweep.target import Target
 
 ON_THE_BOX = "for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done"
 

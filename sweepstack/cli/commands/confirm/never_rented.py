@@ -10,13 +10,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import YES, Out
 from sweepstack.core.records import Birth
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, FolderLost, PlatformError, Unproved
+from sweepstack.onbox.common.errors import EvidenceError, FolderLost, No, PlatformError, Unproved, Unsure
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.teardown.box_context import BoxAt, find_born
 
 USES = ("saw", "by")

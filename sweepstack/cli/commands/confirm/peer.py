@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from sweepstack.cli.box_access import find_box
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.target import Target
-from sweepstack.onbox.common.errors import RequestRefused, SweepstackError, Unsupported
+from sweepstack.cli.output import YES, Out
+from sweepstack.onbox.common.errors import No, RequestRefused, SweepstackError, Unsupported, Unsure
 from sweepstack.onbox.host.capabilities import HasPeers
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.registry import need
 
 USES = ("which", "saw", "by")

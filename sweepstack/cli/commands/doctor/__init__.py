@@ -18,11 +18,11 @@ from sweepstack.cli.commands.doctor.finding import Check, Finding, unknown
 from sweepstack.cli.commands.doctor.holders import holders
 from sweepstack.cli.commands.doctor.smoke import smoke as smoke_run
 from sweepstack.cli.options import AsJson, Stack
-from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure
+from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import Target, project_root
 from sweepstack.core.parallel import in_parallel
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, Unsure
+from sweepstack.operations.sweep.target import Target, project_root
 
 SECONDS = 60.0
 """The most seconds for all checks; a check without an answer by then is unknown."""

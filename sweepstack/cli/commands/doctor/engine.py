@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from urllib.parse import urlsplit
 from sweepstack.cli import launcher
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.core.paths import PACKAGE, engine_fix, installed, package_fix, shipped
-from sweepstack.evidence.sweep_holder import engine_locks, file_folder
+from sweepstack.evidence.sweep_holder import file_folder
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.operations.sweep.engine_mend import engine_lock
 from sweepstack.status.engine.call import find_engine
 
 SKEW_SECONDS = 5.0
@@ -160,23 +160,16 @@ def clock(folder: Path) -> Finding:
 
 def lock(folder: Path, stack: str, project: str) -> Finding:
     """The engine's lock on a stack, and whether the process that took it still runs."""
-    found = engine_locks(folder, stack, project)
-    if not found:
+    found, cancel = engine_lock(folder, stack, project), f"pulumi cancel --stack {stack}"
+    if found is None:
         return ok("engine's lock", "free")
-    try:
-        # The engine's launcher removes the lock of a dead process before each command; this uses the same test.
-        host, pid, since, ended = runpy.run_path(str(shipped("scripts/launcher")))["holder"](found[0])
-    except (OSError, ValueError):
-        return unknown(
-            "engine's lock", f"{found[0]} can't be read", f"pulumi cancel --stack {stack}    (if nothing runs)"
-        )
-    who = f"process {pid} on {host} since {since[:19]}"
-    if ended is None:
-        fix = f"look whether it still runs there; if not: pulumi cancel --stack {stack}"
-        return unknown("engine's lock", f"held by {who}", fix)
-    if not ended:
-        return warn("engine's lock", f"held by {who}, which runs", "wait for it to end")
-    return fail("engine's lock", f"held by {who}, which has ended", f"pulumi cancel --stack {stack}")
+    if not found.reads:
+        return unknown("engine's lock", found.words, f"{cancel}    (if nothing runs)")
+    if found.ended is None:
+        return unknown("engine's lock", found.words, f"look whether it still runs there; if not: {cancel}")
+    if not found.ended:
+        return warn("engine's lock", found.words, "wait for it to end")
+    return fail("engine's lock", found.words, cancel)
 
 
 def _by_launcher() -> str:

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweepstack.cli.box_access import find_box, way_to
-from sweepstack.cli.output import No, Out, Unsure, size, span
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import Out, size, span
 from sweepstack.core.heartbeat import MISSED, TAIL_BYTES, parse_patrol
 from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import Target
 
 UNSEEN = ("by no process that can be seen", "GPUs are not seen any more")
 """In alarms of the patrol: then it is not known who holds a GPU."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from sweepstack.cli.output import YES, No, Out
+from sweepstack.cli.output import YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import Target
 from sweepstack.config.own_files import own_files
 from sweepstack.config.smoke import configured_smoke
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.workdir import collect, located
 from sweepstack.launch.smoke import SmokeFailed, ensure
+from sweepstack.onbox.common.errors import No
+from sweepstack.operations.sweep.target import Target
 
 
 def smoke(target: Target, force: bool, out: Out) -> int:

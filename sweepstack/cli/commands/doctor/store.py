@@ -9,13 +9,13 @@ from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.cli.commands.doctor import platforms
 from sweepstack.cli.commands.doctor import sweep as one_sweep
 from sweepstack.cli.commands.doctor.finding import Check, Finding, fail, first_line, ok, unknown, warn
-from sweepstack.cli.output import No, count
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
-from sweepstack.cli.volume_status import Holding, adapters_of, holding
 from sweepstack.config.stack_config import StoreConfig
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, No, SweepstackError
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
+from sweepstack.operations.volumes.volumes_now import Holding, adapters_of, holding
 from sweepstack.platforms.registry import load_platform
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.volume_stack_plan import plan_store

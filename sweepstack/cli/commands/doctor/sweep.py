@@ -14,9 +14,7 @@ from sweepstack.billing.ledger import spent
 from sweepstack.cli.commands.doctor import engine, platforms
 from sweepstack.cli.commands.doctor.finding import Check, Finding, ask, fail, first_line, ok, unknown, warn
 from sweepstack.cli.commands.doctor.machine import room
-from sweepstack.cli.output import count, size
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import NeverUp, Target
+from sweepstack.cli.output import size
 from sweepstack.config.engine_bounds import SHORTER, too_long
 from sweepstack.config.own_files import own_files
 from sweepstack.config.stack_config import StackConfig
@@ -29,8 +27,11 @@ from sweepstack.launch import unshipped_files
 from sweepstack.launch.line_ends import crlf_scripts
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.onbox.common.units import count
 from sweepstack.operations.events.channels import channels_of
 from sweepstack.operations.strays.beside_sweep import search
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import NeverUp, Target
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles
 from sweepstack.status.engine.call import find_engine

@@ -28,16 +28,17 @@ from sweepstack.cli.commands.place.choice import (
     read_records,
     resources_of,
 )
-from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import YES, No, Out, Unsure, aside, complain, count, money, span
+from sweepstack.cli.options import AsJson, Stack, one_of, parse_duration
+from sweepstack.cli.output import YES, Out, aside, complain, money, span
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.target import Target, parse_duration
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.budget import Outlook
 from sweepstack.core.paths import docs_page
-from sweepstack.onbox.common.errors import NotAuthorized
+from sweepstack.onbox.common.errors import No, NotAuthorized, Unsure
+from sweepstack.onbox.common.units import count
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.operations.balances import left_at
+from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.profiles.load import load_profile

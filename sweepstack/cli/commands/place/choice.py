@@ -14,9 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.output import Unsure
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.config.extras import refuse_missing
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
@@ -30,10 +27,13 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     SweepstackError,
     Unsupported,
+    Unsure,
     WrongAccount,
 )
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer, is_part
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.end_check import find_kept
 from sweepstack.platforms.registry import load_platform, need
 from sweepstack.profiles.fleet import parts_of

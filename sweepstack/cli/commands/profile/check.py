@@ -11,12 +11,14 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import NO, YES, Out, Unsure, count
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.override import AcceptedFact
 from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.errors import Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.target import project_root
 from sweepstack.profiles import dates
 from sweepstack.profiles.dated_facts import DatedFact, covers, facts_of
 from sweepstack.profiles.load import FOLDER, load_profiles, mistakes_in, platforms

@@ -10,9 +10,10 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import NO, YES, Out, count, money
+from sweepstack.cli.output import NO, YES, Out, money
 from sweepstack.core.paths import installed
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.units import count
 from sweepstack.profiles import dates, words
 from sweepstack.profiles.dated_facts import facts_of
 from sweepstack.profiles.layout import Layout, Verb

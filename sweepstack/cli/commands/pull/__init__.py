@@ -35,8 +35,9 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Copy sealed cells, journals and logs into the evidence. Resumable."""
-    from sweepstack.cli.output import Out, Unsure
-    from sweepstack.cli.target import Target
+    from sweepstack.cli.output import Out
+    from sweepstack.onbox.common.errors import Unsure
+    from sweepstack.operations.sweep.target import Target
 
     if verify and (to is not None or access):
         raise Unsure("--verify is for what comes from boxes: leave it out, or --to and --access")
@@ -46,7 +47,7 @@ def command(
         target, out = Target.find(stack), Out(as_json=json)
         return show_policy(target, access, to, context.obj) if access else publish(target, to or "", out, context.obj)
     from sweepstack.cli.commands.pull.fetch import pull, pull_and_verify
-    from sweepstack.cli.sources import open_sources
+    from sweepstack.operations.sweep.sources import open_sources
 
     sources = open_sources(Target.find_sweep(stack), context.obj)
     return (pull_and_verify if verify else pull)(sources, Out(as_json=json))

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweepstack.billing.egress import Egress, egress_words
-from sweepstack.cli.egress import prices
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, count, keep_for_error, moved, moved_json, size
+from sweepstack.cli.output import NO, UNSURE, YES, Out, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, blocked, gives_up, usable
 from sweepstack.core.printable import printable
 from sweepstack.evidence.pull import PullResult
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.unsealed import UNSEALED, Unsealed
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, No
+from sweepstack.onbox.common.units import count
 from sweepstack.operations.pull import PullSummary, pull_sweep
+from sweepstack.operations.sweep.egress import prices
+from sweepstack.operations.sweep.roster_diff import rosters
+from sweepstack.operations.sweep.sources import Sources, blocked, gives_up, usable
 from sweepstack.status.next_commands import run_again, wakes
 from sweepstack.teardown.refusal import GIVES_UP
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from json import dumps
 
-from sweepstack.cli.output import YES, No, Out, Unsure, count, moved, moved_json, size
+from sweepstack.cli.output import YES, Out, moved, moved_json, size
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.publish import publish as publish_folder
 from sweepstack.evidence.s3.object_store import box_policy
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.call import ExportCall
 
 

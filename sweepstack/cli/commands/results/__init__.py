@@ -13,14 +13,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.cell_results import read_results
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
-from sweepstack.cli.output import NO, YES, No, Out, Unsure, count
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     CellResult,
@@ -37,6 +33,12 @@ from sweepstack.core.results import (
 )
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.cell_results import read_results
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import CellView, compose
 
 Style = Literal["table", "csv", "markdown"]

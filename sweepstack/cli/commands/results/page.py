@@ -20,14 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_results import CellFiles, find_own, result_of
-from sweepstack.cli.collect import LOOK_SECONDS, take_snapshot
-from sweepstack.cli.joined_curve import joined
-from sweepstack.cli.output import YES, No, Out, Unsure, size
+from sweepstack.cli.output import YES, Out, size
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.heartbeat import Patrol, parse_patrols
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import Journal
@@ -43,8 +37,12 @@ from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.operations.sweep.cell_results import CellFiles, files_of, find_own, joined, result_of
+from sweepstack.operations.sweep.collect import LOOK_SECONDS, take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.report.curves import most_of, thinned
 from sweepstack.report.page_data import BoxStory, SweepFacts, task_of
 from sweepstack.status.compose import compose

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_file import CellFile, find_file
-from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.joined_curve import EarlierRows, joined
-from sweepstack.cli.output import NO, YES, No, Out, count
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.metrics import Row, Series, number_text, parse_rows, series
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.cell_file import CellFile, find_file
+from sweepstack.operations.sweep.cell_results import EarlierRows, files_of, joined
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.snapshot import Snapshot
 
 MOST_BYTES = 64 << 20

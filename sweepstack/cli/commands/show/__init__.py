@@ -13,15 +13,16 @@ from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.sign import default_key
 from sweepstack.cli.commands.show.cell import show_cell
 from sweepstack.cli.options import AsJson, Evidence, Stack
-from sweepstack.cli.output import YES, No, Out, Unsure, aside, count, size
-from sweepstack.cli.sources import open_sources, usable
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import YES, Out, aside, size
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Receipt
 from sweepstack.evidence.statement import NeedsPassphrase, NotAKey, envelope, fingerprint, load_key, statement
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import DIGEST, DIGEST_PREFIX, canonical_json, write_atomically
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import open_sources, usable
+from sweepstack.operations.sweep.target import Target
 
 
 def command(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweepstack.cli.output import NO, YES, No, Out, size, span
-from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources, open_sources, usable
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import NO, YES, Out, size, span
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import short
-from sweepstack.onbox.common.errors import EvidenceError
+from sweepstack.onbox.common.errors import EvidenceError, No
+from sweepstack.operations.sweep.roster_diff import rosters
+from sweepstack.operations.sweep.sources import Sources, open_sources, usable
+from sweepstack.operations.sweep.target import Target
 
 
 def show_cell(target: Target, cell: str, out: Out) -> int:

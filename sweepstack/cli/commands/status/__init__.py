@@ -30,8 +30,10 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Show cells, boxes, gates and cost. Exit 1: something runs that the state doesn't know; 2: could not tell."""
-    from sweepstack.cli.output import Out, Unsure
-    from sweepstack.cli.target import Target, parse_duration
+    from sweepstack.cli.options import parse_duration
+    from sweepstack.cli.output import Out
+    from sweepstack.onbox.common.errors import Unsure
+    from sweepstack.operations.sweep.target import Target
 
     if sum((following, probe, watch)) > 1:
         raise Unsure("--next, --probe and --watch are three ways to look: use one of them")

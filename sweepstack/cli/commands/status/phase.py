@@ -10,9 +10,9 @@ from sweepstack.cli.commands.status.store import next_of
 from sweepstack.cli.commands.status.sweep import exit_code, picture
 from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import NeverUp, Target
-from sweepstack.cli.volume_status import Holding, holding
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import NeverUp, Target
+from sweepstack.operations.volumes.volumes_now import Holding, holding
 from sweepstack.profiles.dates import today
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.lifecycle import FIRST, PHASES, Fact, PhaseReport, State, never_up, of_volumes, phase_report

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from sweepstack.cli.commands.status.sweep import picture
-from sweepstack.cli.output import NO, UNSURE, YES, Out, count, span
-from sweepstack.cli.sources import open_sources
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import NO, UNSURE, YES, Out, span
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import BoxView, SweepView
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import date
 
 from sweepstack.billing.cost import cost_words, overdue
-from sweepstack.cli.output import NO, UNSURE, YES, Out, count
+from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import signed_lines
-from sweepstack.cli.sources import Sources
-from sweepstack.cli.volume_status import Holding, VolumeOfState, as_json, holding
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.volumes.volumes_now import Holding, VolumeOfState, as_json, holding
 
 
 def status_store(sources: Sources, out: Out) -> int:

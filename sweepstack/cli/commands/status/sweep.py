@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.events.event import Event
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.snapshot import Snapshot

@@ -14,17 +14,17 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.cli.collect import take_snapshot
 from sweepstack.cli.commands.status.sweep import exit_code, status_document
 from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, Out, console, in_one_line, note, plain, span
 from sweepstack.cli.render import SHOWN, render
-from sweepstack.cli.sources import Sources, open_sources
-from sweepstack.cli.target import Target
 from sweepstack.core.columns import fitted
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.events.event import Event
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import SweepView, compose
 
 if TYPE_CHECKING:

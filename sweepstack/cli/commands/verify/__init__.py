@@ -14,7 +14,7 @@ def command(context: typer.Context, stack: Stack = None, evidence: Evidence = No
     """Load every artifact and write the receipt. Exit 0: all verified or waived; 1: not all; 2: not known."""
     from sweepstack.cli.commands.verify.receipt import verify
     from sweepstack.cli.output import Out
-    from sweepstack.cli.sources import open_sources
-    from sweepstack.cli.target import Target
+    from sweepstack.operations.sweep.sources import open_sources
+    from sweepstack.operations.sweep.target import Target
 
     return verify(open_sources(Target.find_to_read(stack, evidence), context.obj), Out(as_json=json))

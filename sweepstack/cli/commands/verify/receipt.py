@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sweepstack.cli.artifact_specs import artifacts_of
-from sweepstack.cli.collect import take_snapshot
-from sweepstack.cli.engine_mend import put_back
-from sweepstack.cli.output import NO, UNSURE, YES, Out, Unsure, moved, moved_json
+from sweepstack.cli.output import NO, UNSURE, YES, Out, moved, moved_json
 from sweepstack.cli.progress import Progress
-from sweepstack.cli.roster_diff import Rosters, rosters
-from sweepstack.cli.sources import Sources, blocked, usable, way_out
-from sweepstack.cli.target import approval_of
 from sweepstack.config.own_files import own_files
 from sweepstack.core.records import SETTLED, Approval, ArtifactSpec, Cell, Receipt, ReceiptCell
 from sweepstack.core.roster import Roster
@@ -31,9 +25,22 @@ from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.loaders.base import some
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, replace
-from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged, PlatformError
+from sweepstack.onbox.common.errors import (
+    ConfigError,
+    EvidenceDamaged,
+    EvidenceError,
+    JournalDamaged,
+    PlatformError,
+    Unsure,
+)
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.host.platform import Phase
+from sweepstack.operations.sweep.cell_results import artifacts_of
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.engine_mend import put_back
+from sweepstack.operations.sweep.roster_diff import Rosters, rosters
+from sweepstack.operations.sweep.sources import Sources, blocked, usable, way_out
+from sweepstack.operations.sweep.target import approval_of
 from sweepstack.status.engine.state import BoxEntry
 from sweepstack.status.next_commands import (
     by_checkpoint,

@@ -11,14 +11,15 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import YES, No, Out, Unsure, count
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import YES, Out
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.extensions.authoring.explain import Leaned, explained, overridden
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL, known_gotchas
 from sweepstack.extensions.authoring.probe import ask_box
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, No, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.target import Target
 from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profiles, platforms

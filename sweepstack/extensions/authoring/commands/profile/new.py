@@ -19,10 +19,11 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.options import AsJson
-from sweepstack.cli.output import YES, No, Out, Unsure
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import YES, Out
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL
 from sweepstack.extensions.authoring.propose import keyed, propose
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import project_root
 from sweepstack.profiles import dates
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.options import AsJson, Stack, one_of
-from sweepstack.cli.output import Unsure
+from sweepstack.onbox.common.errors import Unsure
 
 WRITES = ("secret", "setup", "branch", "force")
 TAKES = {

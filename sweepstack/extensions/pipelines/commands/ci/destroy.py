@@ -6,12 +6,13 @@ import json as json_module
 import tempfile
 from pathlib import Path
 
-from sweepstack.cli.output import NO, YES, No, Out, Unsure
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import NO, YES, Out
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import superseded
 from sweepstack.extensions.pipelines.commands.ci.review import reviewed
 from sweepstack.extensions.pipelines.forge import here
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import Target
 
 
 def command(stack: str | None = None, json: bool = False) -> int:

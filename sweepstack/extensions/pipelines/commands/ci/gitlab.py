@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweepstack.cli.output import No
 from sweepstack.core.paths import docs_page
 from sweepstack.extensions.pipelines import from_templates
+from sweepstack.onbox.common.errors import No
 
 FILE = ".gitlab/sweeps.yml"
 MAIN = ".gitlab-ci.yml"

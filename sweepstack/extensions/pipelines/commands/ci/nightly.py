@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.output import NO, UNSURE, YES, Out, aside, span
-from sweepstack.cli.target import project_root
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.forge import here
 from sweepstack.extensions.pipelines.steps import Result
 from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.operations.sweep.target import project_root
 
 TITLE = "Sweeps: what needs a person"
 MOST_LINES = 200

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import Touched, fork_point, git, touched
 from sweepstack.extensions.pipelines.forge import here
 from sweepstack.extensions.pipelines.steps import StackResult
+from sweepstack.onbox.common.errors import No
+from sweepstack.operations.sweep.target import project_root
 
 _NEW = "The backend has no stack {stack} yet: this was previewed against an empty state. `ci up` makes it.\n"
 WORDS = {YES: "may go on", NO: "may not go on", UNSURE: "could not be told"}

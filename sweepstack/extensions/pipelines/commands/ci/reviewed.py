@@ -6,14 +6,15 @@ import json as json_module
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import NO, UNSURE, YES, Out
 from sweepstack.extensions.pipelines.changes import git, last_commit, newer, superseded, touched
 from sweepstack.extensions.pipelines.commands.ci.post import status_name
 from sweepstack.extensions.pipelines.commands.ci.up import BEGUN, cut
 from sweepstack.extensions.pipelines.forge import Forge, here
 from sweepstack.extensions.pipelines.steps import REVIEWED, Result
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
+from sweepstack.onbox.common.errors import No
+from sweepstack.operations.sweep.target import project_root
 
 MOST_NEWER = 50
 """So many newer commits are looked at: each is a request to the forge."""

@@ -7,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.output import NO, UNSURE, YES, No, Out, aside
-from sweepstack.cli.target import project_root
+from sweepstack.cli.output import NO, UNSURE, YES, Out, aside
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import superseded
 from sweepstack.extensions.pipelines.commands.ci.review import reviewed
 from sweepstack.extensions.pipelines.forge import here
 from sweepstack.extensions.pipelines.steps import REVIEWED, StackResult
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.operations.sweep.target import project_root
 
 BEGUN = ("up", "begun", "`pulumi up`")
 """How the words of each stack begin whose `pulumi up` was started."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sweepstack.cli.output import Out
-from sweepstack.cli.target import Target
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.forge import here
+from sweepstack.operations.sweep.target import Target
 
 
 def command(stack: str | None = None, json: bool = False) -> int:

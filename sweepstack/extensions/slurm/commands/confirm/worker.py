@@ -10,10 +10,11 @@ import json as json_text
 
 from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.commands.confirm import Statement
-from sweepstack.cli.output import No, Out, Unsure
-from sweepstack.cli.target import Target
+from sweepstack.cli.output import Out
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.operations.sweep.target import Target
 
 SECONDS = 120.0
 RUNS = 10

@@ -5,15 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sweepstack.cli.output import Unsure, count
-from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
 from sweepstack.core import this_host
 from sweepstack.evidence.location import moved_to
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.errors import EvidenceError, SweepstackError, Unsure
+from sweepstack.onbox.common.units import count, spell_rate
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState, was_ever_up
 from sweepstack.status.next_commands import adopt_renamed

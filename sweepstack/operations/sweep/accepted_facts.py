@@ -5,15 +5,14 @@ It is asked where a person approves, and nowhere later: what was approved is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from sweepstack.cli.output import No, Out, Unsure
-from sweepstack.cli.target import Target
 from sweepstack.config.override import AcceptedFact
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, No, Unsure
+from sweepstack.operations.sweep.target import Target
 from sweepstack.profiles import dated_facts, dates
 from sweepstack.profiles.dated_facts import VERB_WORDS, DatedFact, Leaning
 from sweepstack.profiles.load import load_profile, platforms
@@ -34,11 +33,11 @@ class Relied:
     before: dict[str, AcceptedFact] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
 
-    def show(self, out: Out) -> None:
-        """Prints each fact that is relied on although it is old."""
+    def lines(self) -> Iterator[str]:
+        """A line for each fact that is relied on although it is old."""
         for name in self.given | self.before:
             said = f" (accepted on {self.before[name].accepted})" if name not in self.given else ""
-            out.line(f"old fact  {self.words[name]}{said}", style="yellow")
+            yield f"old fact  {self.words[name]}{said}"
 
     def write(self, target: Target) -> list[str]:
         """Writes what was accepted now into the stack file. Returns the names. Raises ConfigError, OSError."""

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.artifact_specs import files_of
-from sweepstack.cli.cell_file import CellFile, PulledCopy, find_copy, find_file, find_pulled, in_memory, pulled_copy
-from sweepstack.cli.output import Unsure
-from sweepstack.cli.sources import Sources
+from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, last_row, parse_rows
+from sweepstack.core.metrics import Row, begins_late, last_row, leading, parse_rows
 from sweepstack.core.pieces import WHOLE_BYTES
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import ConfigError, SweepstackError, Unsure
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.operations.sweep.cell_file import (
+    CellFile,
+    PulledCopy,
+    find_copy,
+    find_file,
+    find_pulled,
+    in_memory,
+    pulled_copy,
+)
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.sweep.target import Target
+from sweepstack.status.engine.state import QueueEntry
 from sweepstack.status.model import CellView
 from sweepstack.status.snapshot import Snapshot
 
@@ -158,3 +169,65 @@ def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
     except (SweepstackError, OSError):
         return {}
     return scalars(dict(row or {}))
+
+
+def files_of(
+    target: Target, snapshot: Snapshot, cell: str | None = None
+) -> tuple[tuple[ArtifactSpec, ...], MetricsInput | None]:
+    """The artifacts of a cell (None: of any cell), and its metrics file or None. Never raises: if unknown, empty."""
+    queues = [box_snapshot.queue for box_snapshot in snapshot.box_snapshots if box_snapshot.queue is not None]
+    own: QueueEntry | None = next((queue for queue in queues if cell in queue.names), None)
+    queue = own or next(iter(queues), None)
+    if queue is not None:
+        return queue.artifacts, queue.metrics
+    return _by_file(target.root, target.stack)
+
+
+def artifacts_of(target: Target) -> tuple[ArtifactSpec, ...]:
+    """The artifacts that the stack file names; none if it can't be read."""
+    return _by_file(target.root, target.stack)[0]
+
+
+@lru_cache(maxsize=1)
+def _by_file(root: Path, stack: str) -> tuple[tuple[ArtifactSpec, ...], MetricsInput | None]:
+    """Cached: a command asks for every cell."""
+    try:
+        config = StackConfig.load(root, stack)
+    except ConfigError:
+        return (), None
+    metrics = config.metrics
+    entry = MetricsInput(file=metrics.file, x=metrics.x, y=metrics.y) if metrics else None
+    return config.artifact_specs(), entry
+
+
+Reader = Callable[[int], tuple[str, list[Row]]]
+"""Attempt → where its metrics file was read, and its rows. Raises SweepstackError or OSError."""
+
+
+@dataclass(frozen=True)
+class EarlierRows:
+    """What an earlier try gave: its first rows, before those of the tries that followed."""
+
+    attempt: int
+    source: str
+    rows: tuple[Row, ...]
+
+
+def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[EarlierRows, ...]:
+    """The parts that lead up to these rows of an attempt, the earliest first. Empty where nothing is missing before
+    them, or no earlier try fits without a gap. An earlier file is read only where something is missing."""
+    found: list[EarlierRows] = []
+    first = rows
+    while attempt > 1 and begins_late(first, x):
+        attempt -= 1
+        try:
+            source, before = read(attempt)
+        except (SweepstackError, OSError):
+            continue
+        part = leading(before, first, x)
+        if before and not part:
+            break
+        if part:
+            found.insert(0, EarlierRows(attempt, source, tuple(part)))
+            first = part
+    return tuple(found)

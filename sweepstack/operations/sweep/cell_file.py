@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sweepstack.cli.output import No, Unsure, count
-from sweepstack.cli.sources import Sources
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.cell_store import Copies, find_seal
 from sweepstack.evidence.unsealed import of_cell
@@ -14,7 +12,9 @@ from sweepstack.evidence.unsealed import read_attempt_copy as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from sweepstack.cli.output import count
-from sweepstack.cli.target import Target
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import Roster, expand, in_order
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.state import StackState
 
 

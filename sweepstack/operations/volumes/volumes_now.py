@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.cli.sources import Sources
-from sweepstack.cli.target import approval_of
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Approval
 from sweepstack.onbox.common import box_layout
@@ -16,6 +14,8 @@ from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import VolumeRecord
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.sweep.target import approval_of
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
     VolumeEnding,

@@ -22,12 +22,6 @@ from sweepstack.billing.ledger import spent
 from sweepstack.billing.unlaunched import unheld
 from sweepstack.channel import prefetch
 from sweepstack.channel.ssh import mtu as ssh_mtu
-from sweepstack.cli.accepted_facts import candidates
-from sweepstack.cli.egress import prices
-from sweepstack.cli.engine_mend import engine_mend, lock_left, put_back
-from sweepstack.cli.roster_diff import rosters
-from sweepstack.cli.sources import Sources
-from sweepstack.cli.target import Target, approval_of
 from sweepstack.core import git_source
 from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.budget import Budget
@@ -54,6 +48,12 @@ from sweepstack.operations.observe import Ahead, keep_journals, observe
 from sweepstack.operations.strays.beside_sweep import SEARCH_SECONDS, Search, cells_of_forgotten, identity_of, search
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another, renamed_from
 from sweepstack.operations.strays.volumes import leftovers
+from sweepstack.operations.sweep.accepted_facts import candidates
+from sweepstack.operations.sweep.egress import prices
+from sweepstack.operations.sweep.engine_mend import engine_mend, lock_left, put_back
+from sweepstack.operations.sweep.roster_diff import rosters
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.sweep.target import Target, approval_of
 from sweepstack.platforms.registry import has_address, load_platform, payer, volume_channel
 from sweepstack.profiles.load import load_profile
 from sweepstack.status.engine.state import BoxEntry, StackState

@@ -7,22 +7,16 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
 
-from sweepstack.cli.output import No, Unsure
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.config.project import STACKS, stacks_in
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
-from sweepstack.onbox.common.units import parse_duration as seconds_of
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, No, SweepstackError, Unsure
 from sweepstack.status.engine.call import find_project_root
-
-LONGEST = timedelta(days=30)
-"""The longest that an approval may hold; later, people no longer remember what they approved."""
 
 
 class NeverUp(Unsure):
@@ -207,24 +201,6 @@ def approval_of(target: Target, problems: list[str] | None = None) -> Approval |
         if problems is not None:
             problems.append(str(error))
         return None
-
-
-def parse_expires(text: str) -> timedelta:
-    """The duration of an approval. Raises Unsure if it is no duration, or more than `LONGEST`."""
-    lasts = parse_duration(text)
-    if lasts > LONGEST:
-        raise Unsure(
-            f'--expires "{text}" is too long: an approval holds for {LONGEST.days}d at most, and is soon given again'
-        )
-    return lasts
-
-
-def parse_duration(text: str) -> timedelta:
-    """`90s`, `15m`, `12h`, `3d`. Raises Unsure for anything else, and for zero."""
-    try:
-        return timedelta(seconds=seconds_of(text))
-    except ValueError:
-        raise Unsure(f'"{text}" is not a duration; write 90s, 15m, 12h or 3d') from None
 
 
 def _without_project(start: Path, stack: str | None, error: ConfigError) -> SweepstackError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sweepstack.cli.accepted_facts import profiles_of
-from sweepstack.cli.target import Target
 from sweepstack.core.records import Birth
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.operations.sweep.accepted_facts import profiles_of
+from sweepstack.operations.sweep.target import Target
 
 
 def prices(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-from sweepstack.cli.output import No
-from sweepstack.cli.sources import Sources
-from sweepstack.cli.target import Target
 from sweepstack.config.project import project_name
+from sweepstack.core.paths import shipped
 from sweepstack.evidence.stack_copy import copy_back
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import engine_locks, file_folder
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError
 from sweepstack.onbox.common.xdg import data_folder
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.state import away
 
 
@@ -41,6 +42,31 @@ def engine_mend(sources: Sources) -> Mend | None:
     return None
 
 
+class EngineLock(NamedTuple):
+    """The engine's lock on a stack, in words. `ended`: whether the process that took it has; None if that is not known,
+    and `reads`, whether the lock says which one it is."""
+
+    words: str
+    ended: bool | None
+    reads: bool = True
+
+
+def engine_lock(folder: Path, stack: str, project: str) -> EngineLock | None:
+    """The lock on this stack in a folder of states; None where it is free."""
+    found = engine_locks(folder, stack, project)
+    if not found:
+        return None
+    import runpy  # a lock is rare
+
+    try:
+        # The engine's launcher removes the lock of a dead process before each command; this uses the same test.
+        host, pid, since, ended = runpy.run_path(str(shipped("scripts/launcher")))["holder"](found[0])
+    except (OSError, ValueError):
+        return EngineLock(f"{found[0]} can't be read", None, reads=False)
+    now = {None: "", False: ", which runs", True: ", which has ended"}[ended]
+    return EngineLock(f"held by process {pid} on {host} since {since[:19]}{now}", ended)
+
+
 def lock_left(target: Target) -> Mend | None:
     """The engine's lock on the state, and what takes it away; None where it is free, or held by a process that runs
     here. Whether one of another computer was left, no one can tell from here.
@@ -55,14 +81,12 @@ def lock_left(target: Target) -> Mend | None:
         project = project_name(target.root)
     except SweepstackError:
         return None
-    if folder is None or not engine_locks(folder, name, project):
+    if folder is None:
         return None
-    from sweepstack.cli.commands.doctor.engine import lock  # imports much, and a lock is rare
-
-    found = lock(folder, name, project)
-    if found.verdict in ("ok", "warn"):
+    found = engine_lock(folder, name, project)
+    if found is None or found.ended is False:
         return None
-    why = f"the engine's lock is {found.found}: each command of the engine is refused while it is there"
+    why = f"the engine's lock is {found.words}: each command of the engine is refused while it is there"
     return Mend(why, f"pulumi cancel --stack {target.stack}    (only where that process has ended: it would be cut)")
 
 
