@@ -94,6 +94,7 @@ def hand(tmp_path: Path) -> Iterator[HandStack]:
         yield stack
 
 
+@pytest.mark.proof  # on the handlers: tests/extensions/by_hand, and over histories: test_carry_histories.py
 def test_a_person_carries_the_bundle_there_and_the_results_back(hand: HandStack) -> None:
     hand.write_config()
     hand.init()

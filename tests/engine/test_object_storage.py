@@ -31,6 +31,7 @@ def another_machine(stack: Stack, name: str) -> tuple[Path, dict[str, str]]:
     return folder, {"XDG_CACHE_HOME": str(stack.base / f"cache-{name}")}
 
 
+@pytest.mark.proof  # on the handlers: tests/s3/test_gate.py; on the engine: tests/extensions/pipelines/test_story.py
 def test_the_loop(make_stack: Callable[..., Stack], server: S3Server) -> None:
     """The loop; refused as unknown while the server is down; then destroyed from a clone with an empty cache. Mistakes
     about bucket and keys: tests/s3/test_object_store.py."""

@@ -31,6 +31,7 @@ def stack(tmp_path: Path) -> Iterator[SlurmStack]:
         made.end()
 
 
+@pytest.mark.proof  # its end, on the handlers: tests/extensions/slurm/test_must_hold.py; GPU-hours: unit/billing
 def test_the_loop_on_a_cluster(stack: SlurmStack) -> None:
     """preview refused → up → destroy refused → wait → pull → verify → approve → destroy."""
     stack.init()

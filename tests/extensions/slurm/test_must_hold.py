@@ -88,7 +88,6 @@ def ended(sweep: SlurmSweep, box: BoxState) -> None:
     assert sweep.live(box) == []
 
 
-@pytest.mark.proof  # tests/rented/test_cluster.py proves it by the engine
 def test_a_destroy_is_refused_until_all_is_verified(sweep: SlurmSweep) -> None:
     held = Held(sweep)
     refused(sweep, held.box)

@@ -121,6 +121,7 @@ def result(pair: Pair, box: BoxState, cell: str = "a") -> dict[str, Any]:
     return dict(json.loads(found.read_text()))
 
 
+@pytest.mark.proof  # over ssh: tests/extensions/nodes/test_nodes.py; one node of Slurm: test_must_hold.py
 def test_a_cell_runs_on_both_nodes_of_an_allocation(pair: Pair) -> None:
     """Looked at first, each rank on its node, sealed once on the first; then nothing is left anywhere."""
     box = pair.box()
