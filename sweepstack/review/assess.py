@@ -26,9 +26,10 @@ from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.review.cell_changes import NOTHING, cell_changes, compared, first_words, value_text
 from sweepstack.review.digest import BY_ITSELF, FREE, change_digest, changed_inputs
-from sweepstack.review.live import Live, LiveBox, LiveFact, open_cells
+from sweepstack.review.live import Live, LiveFact
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD, Money, PlannedEnd, Review, SettingChange
 from sweepstack.review.plan import ENDING, MAKING, SAME, EnginePlan, Step, preview_refusals
+from sweepstack.status.snapshot import BoxSnapshot
 from sweepstack.teardown.policy_strictness import stricter, weaker
 from sweepstack.teardown.refusal import give_up, sure_first
 
@@ -46,9 +47,8 @@ def assess(plan: EnginePlan, live: Live, *, expected: str = "", request: bool = 
     code = MAY_NOT if against else UNTOLD if problems else MAY_GO_ON
     base, file = live.rosters.get("base"), live.rosters.get("file")
     review = Review(
-        stack=live.stack,
+        live=live,
         destroy=plan.destroy,
-        store=live.store,
         code=code,
         digest=digest,
         against=against,
@@ -61,24 +61,16 @@ def assess(plan: EnginePlan, live: Live, *, expected: str = "", request: bool = 
         rents=rented_lines(plan),
         settings=setting_changes(plan),
         updates=len({step.urn for step in plan.steps if step.op == "update"}),
-        evidence=live.evidence,
-        receipt=live.receipt,
-        cells=live.cells,
         changes=cell_changes(plan, live),
-        base=live.base,
         base_changes=tuple(compared(base, file)) if base is not None and file is not None else (),
         money=money_of(plan, live, ends),
-        approvals=live.approvals,
-        expired=tuple(one.expires <= live.now for one in live.approvals),
         facts=tuple(_facts(live, ends)),
         refusals=preview_refusals(plan),
         warnings=tuple(dict.fromkeys(one.text for one in plan.said if one.severity == "warning")),
-        notes=live.notes,
-        unknown=live.unknown,
         problems=problems,
         expected=expected,
     )
-    return replace(review, next=tuple(sure_first(_next(review, live, request))))
+    return replace(review, next=tuple(sure_first(_next(review, request))))
 
 
 def _against(plan: EnginePlan, ends: tuple[PlannedEnd, ...], digest: str | None, expected: str) -> Iterator[str]:
@@ -100,10 +92,10 @@ def _against(plan: EnginePlan, ends: tuple[PlannedEnd, ...], digest: str | None,
 
 def _away(live: Live, ends: tuple[PlannedEnd, ...]) -> Iterator[str]:
     """Boxes that are gone from their platform, and the cells that went with them."""
-    for box in live.boxes:
-        entry = box.entry
-        if box.exists == "gone" and not any(one.native_id == entry.native_id for one in ends):
-            lost = [cell.name for cell in live.cells if cell.box == entry.name and cell.state == "lost"]
+    for box in live.snapshot.box_snapshots:
+        entry = box.box
+        if box.gone and not any(one.native_id == entry.native_id for one in ends):
+            lost = [cell.name for cell in live.view.cells if cell.box == entry.name and cell.state == "lost"]
             named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if lost[NAMED:] else "")
             cells = f"; lost with it, and run again: {named}" if lost else "; no cell is lost with it"
             yield f"box {entry.name} ({entry.native_id}) is gone from {entry.rented_from}{cells}"
@@ -121,10 +113,11 @@ def _facts(live: Live, ends: tuple[PlannedEnd, ...]) -> Iterator[LiveFact]:
             yield fact
 
 
-def _next(review: Review, live: Live, request: bool) -> Iterator[str]:
-    stack = review.stack
+def _next(review: Review, request: bool) -> Iterator[str]:
+    live, stack = review.live, review.live.view.stack
     if review.code == MAY_GO_ON and not (review.destroy or request or review.lines or review.settings):
-        boxes = dict.fromkeys(command for box in live.boxes for command in box.next)  # an `up` would change nothing
+        # An `up` would change nothing.
+        boxes = dict.fromkeys(command for box in live.snapshot.box_snapshots for command in live.next_of(box))
         yield from [*boxes][:3] or [f"sweepctl status --stack {stack}"]
         return
     if review.code == MAY_GO_ON:
@@ -206,52 +199,55 @@ def _box(plan: EnginePlan, live: Live, step: Step) -> PlannedEnd:
             survives=tuple(facts.get("keeps") or ()),
             why=("it was not seen: look again",),
         )
-    said = plan.clearances.get(box.entry.name, "") if not plan.destroy and step.op == "delete" else ""
-    leaves, ends, issue = said.startswith("cleared"), box.entry.teardown, box.entry.teardown.issue
-    cleared = box.allowed or leaves
+    said = plan.clearances.get(box.box.name, "") if not plan.destroy and step.op == "delete" else ""
+    leaves, ends, issue = said.startswith("cleared"), box.box.teardown, box.box.teardown.issue
+    verdict = box.verdict
+    cleared = verdict.allowed or leaves
     return PlannedEnd(
         **known,
-        platform=box.entry.rented_from,
+        platform=box.box.rented_from,
         dies=ends.kills,
         survives=tuple(_tiers(box, ends.keeps)),
-        lost=tuple(open_cells(box.cells)),
-        cells=len(box.cells),
+        lost=live.open_cells_of(box),
+        cells=len(verdict.cells),
         cleared=cleared,
-        way=(box.way or "") if box.allowed else "the approval that this change brings" if leaves else "",
+        way=(verdict.way or "") if verdict.allowed else "the approval that this change brings" if leaves else "",
         why=() if cleared else tuple(_why(plan, box, said)),
-        gone=box.exists == "gone",
-        unclaimed=box.unclaimed,
-        in_no_copy=box.in_no_copy,
+        gone=box.gone,
+        unclaimed=verdict.unclaimed.words if verdict.unclaimed else "",
+        in_no_copy=live.in_no_copy.get(box.box.name, ""),
         by_hand=(issue.manual or issue.native) if issue is not None and issue.by == "person" else "",
         next=() if cleared else _next_of_box(plan, live, box),
     )
 
 
-def _why(plan: EnginePlan, box: LiveBox, said: str) -> Iterator[str]:
+def _why(plan: EnginePlan, box: BoxSnapshot, said: str) -> Iterator[str]:
     """The reasons of the check; and that the stack file has an approval that a destroy does not see yet."""
-    if plan.destroy and box.proposed:
+    if plan.destroy and box.proposed and box.proposed.allowed:
         yield "approved in the stack file, which no `pulumi up` has brought into the state yet"
         return
     if said and said != "locked":
         yield said.removeprefix("locked (").removesuffix(")")
         return
-    yield from (box.proposed_reasons if box.proposed is False else box.reasons) or ("not approved",)
+    by_file = box.proposed if box.proposed and not box.proposed.allowed else box.verdict
+    yield from by_file.reasons or ("not approved",)
 
 
-def _next_of_box(plan: EnginePlan, live: Live, box: LiveBox) -> tuple[str, ...]:
-    if plan.destroy and box.proposed:
-        return (f"pulumi up --stack {live.stack}    (clears the boxes; then review again)",)
-    if plan.destroy or not box.next:
-        return box.next
-    stack, waits = live.stack, any(cell.state in ("running", "pending") for cell in box.cells)
+def _next_of_box(plan: EnginePlan, live: Live, box: BoxSnapshot) -> tuple[str, ...]:
+    stack, ways = live.view.stack, live.next_of(box)
+    if plan.destroy and box.proposed and box.proposed.allowed:
+        return (f"pulumi up --stack {stack}    (clears the boxes; then review again)",)
+    if plan.destroy or not ways:
+        return ways
+    waits = any(cell.state in ("running", "pending") for cell in live.cells_of(box))
     wait = f"sweepctl wait --stack {stack} done && " if waits else ""
-    return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.entry.name}",)
+    return (f"{wait}sweepctl pull --verify --stack {stack} && sweepctl approve --stack {stack} --box {box.box.name}",)
 
 
-def _tiers(box: LiveBox, tiers: tuple[str, ...]) -> Iterator[str]:
+def _tiers(box: BoxSnapshot, tiers: tuple[str, ...]) -> Iterator[str]:
     """A tier that survives, with the volume that it is, where it is one."""
     for tier in tiers:
-        mounts = box.entry.mounts
+        mounts = box.box.mounts
         volume = mounts.get(f"mnt/{tier}") or (mounts.get(box_layout.DURABLE) if tier == "durable" else None)
         yield f"{tier} (volume {volume})" if volume else tier
 
@@ -285,7 +281,7 @@ def _volume(plan: EnginePlan, live: Live, step: Step) -> PlannedEnd:
         way=(volume.way or "") if volume else "",
         why=() if cleared else why or ("not approved",),
         gone=volume is not None and volume.way == "gone",
-        next=() if cleared else (f"sweepctl finish --stack {live.stack}    (approve, up, destroy)",),
+        next=() if cleared else (f"sweepctl finish --stack {live.view.stack}    (approve, up, destroy)",),
     )
 
 
@@ -309,20 +305,20 @@ def _stops(plan: EnginePlan, live: Live) -> Iterator[PlannedEnd]:
             continue
         box = live.box(step.native_id, step.name)
         facts = mapping(mapping(step.new.get("teardown")).get("stop"))
-        stop = box.entry.teardown.stop if box else None
+        stop = box.box.teardown.stop if box else None
         yield PlannedEnd(
             what="box",
             verb="stopped",
             name=step.name,
             native_id=step.native_id,
-            platform=box.entry.rented_from if box else str(step.before.get("adapter") or "?"),
+            platform=box.box.rented_from if box else str(step.before.get("adapter") or "?"),
             dies=(stop.kills if stop else ()) if box else tuple(facts.get("kills") or ()),
             survives=tuple(_tiers(box, stop.keeps if stop else ())) if box else tuple(facts.get("keeps") or ()),
             cleared=not plan.errors,
             way="the preview, which refuses a stop that kills what is nowhere else" if not plan.errors else "",
             why=() if not plan.errors else ("the preview failed",),
-            gone=box is not None and box.exists == "gone",
-            clocks=starting(box.entry.teardown.clocks, live.now) if box else "",
+            gone=box is not None and box.gone,
+            clocks=starting(box.box.teardown.clocks, live.snapshot.now) if box else "",
         )
 
 
@@ -342,7 +338,7 @@ def money_of(plan: EnginePlan, live: Live, endings: tuple[PlannedEnd, ...]) -> M
         if box is None:
             continue
         price = box.price_per_hour
-        stop = box.entry.teardown.stop
+        stop = box.box.teardown.stop
         left = 0.0 if one.verb != "stopped" else stop.price_per_hour if stop else None
         if price is None or left is None:
             unknown.append(f"{one.name}: what it saves is not known")
@@ -357,7 +353,7 @@ def money_of(plan: EnginePlan, live: Live, endings: tuple[PlannedEnd, ...]) -> M
             adds, saves = adds + max(more, 0.0), saves + max(-more, 0.0)
         if (bid := _number(step.new.get("bid"))) is not None and bid != _number(step.old.get("bid")):
             unknown.append(f"{step.name}: up to ${spell_rate(bid)}/h by its new bid")
-    now, volumes = live.meter, live.volumes_per_month
+    now, volumes = live.view.meter, live.volumes_per_month
     return Money(
         per_hour=now.per_hour,
         so_far=now.so_far,
@@ -370,7 +366,7 @@ def money_of(plan: EnginePlan, live: Live, endings: tuple[PlannedEnd, ...]) -> M
         unknown=tuple(unknown),
         incomplete=now.incomplete,
         at_the_end=now.projected,
-        lines=live.money_lines,
+        lines=live.view.money_lines,
     )
 
 

@@ -66,7 +66,7 @@ def _params(plan: EnginePlan, cell: str, *, old: bool = False) -> dict[str, Any]
 
 def _again(plan: EnginePlan, live: Live, named: Collection[str]) -> Iterator[CellChange]:
     """The cells that a retry makes run again, and what they are now."""
-    states = {cell.name: cell.state for cell in live.cells}
+    states = {cell.name: cell.state for cell in live.view.cells}
     found: dict[str, CellChange] = {}
     for step in plan.of("Queue"):
         before, after = _retries(step.old), _retries(step.new)
@@ -97,15 +97,16 @@ def compared(before: Roster, after: Roster) -> Iterable[CellChange]:
             yield CellChange(name, "changed", why="its config differs")
 
 
-def _held(live: Live) -> dict[str, str]:
-    """Cell → the box whose queue has it in the state."""
-    return {name: box.entry.name for box in live.boxes for name in box.queue}
+def _held(live: Live, but: Collection[str] = ()) -> dict[str, str]:
+    """Cell → the box whose queue has it in the state; without the queues of these boxes."""
+    boxes = [one for one in live.snapshot.box_snapshots if one.box.name not in but]
+    return {name: one.box.name for one in boxes if one.queue for name in one.queue.names}
 
 
 def _planned(plan: EnginePlan, live: Live) -> dict[str, str]:
     """Cell → the box whose queue is to have it. A queue without a step stays as it is."""
     ends = {step.name_of_box for step in plan.of("Queue", ENDING)}
-    found = {name: box.entry.name for box in live.boxes if box.entry.name not in ends for name in box.queue}
+    found = _held(live, ends)
     for step in plan.of("Queue"):
         if step.new:
             found = {name: box for name, box in found.items() if box != step.name_of_box}

@@ -50,7 +50,7 @@ def change_digest(plan: EnginePlan, live: Live, ends: Sequence[PlannedEnd]) -> s
     return digest_of(
         {
             "command": "destroy" if plan.destroy else "up",
-            "stack": plan_stack(live.stack),
+            "stack": plan_stack(live.view.stack),
             "steps": sorted(found, key=lambda one: (one["urn"], one["op"], one["native_id"])),
             "cells": cells,
             **({"ends": sorted((_end(one, live) for one in ends), key=canonical_json)} if ends else {}),
@@ -70,13 +70,13 @@ def _end(one: PlannedEnd, live: Live) -> dict[str, Any]:
     if one.gone or not one.cleared:
         return {**known, "way": "gone" if one.gone else "locked"}
     box = live.box(one.native_id, one.name) if one.what == "box" else None
-    held = box.cells if box is not None else ()
+    held = live.cells_of(box) if box is not None else ()
     settled = {state: sorted(cell.name for cell in held if cell.state == state) for state in sorted(SETTLED)}
     cells = {name for names in settled.values() for name in names}
     given = {
-        (cell.state, cell.name, cell.note)
+        (cell.state, cell.name, cell.reason)
         for approval in live.approvals
-        for cell in (*approval.waived, *approval.abandoned, *approval.unclaimed)
+        for cell in approval.given_up
         if cell.name in (cells if cell.state == "waived" else (one.name,))
     }
     return {

@@ -51,7 +51,7 @@ def markdown(review: Review) -> str:
 
 def _drawn(review: Review, blocks: Sequence[Block], most: int) -> str:
     """`most`: entries of a list that are written; the others are counted."""
-    lines = [marker(review.stack)]
+    lines = [marker(review.live.view.stack)]
     for index, block in enumerate(blocks):
         lines += _block(block, most, top=index == 0)
         lines.append("")

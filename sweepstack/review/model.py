@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sweepstack.onbox.common.dataclass import asdict, dataclass, field
-from sweepstack.review.live import LiveApproval, LiveCell, LiveFact
+from sweepstack.review.live import Live, LiveFact, cell_json
+from sweepstack.teardown.box_check import CellLine
 
 MAY_GO_ON, MAY_NOT, UNTOLD = 0, 1, 2
 """The answer of a review, as an exit code."""
@@ -28,7 +29,7 @@ class PlannedEnd:
     platform: str
     dies: tuple[str, ...] = ()
     survives: tuple[str, ...] = ()
-    lost: tuple[LiveCell, ...] = ()
+    lost: tuple[CellLine, ...] = ()
     cells: int = 0
     cleared: bool = False
     way: str = ""
@@ -102,16 +103,16 @@ class Money:
 class Review:
     """All of it. `code`: may it go on: 0 yes, 1 no, 2 could not tell; `against`: why it may not.
 
-    `lines`: each operation of the engine's diff; `rents`: what each new box is; `settings`: each input that changes;
-    `digest`: of the change (`sweepstack.review.digest`), None where the preview is refused, so that the change is not
-    known; `unlocks`: what it clears for a later destroy; `left`: volumes that leave the state and survive; `away`:
-    boxes that are gone from their platform, whatever this change does; `refusals`: why the preview failed, in the words
-    of the engine and the provider; `problems`: what could not be told.
+    `live`: what is there now; `lines`: each operation of the engine's diff; `rents`: what each new box is;
+    `settings`: each input that changes; `digest`: of the change (`sweepstack.review.digest`), None where the
+    preview is refused, so that the change is not known; `unlocks`: what it clears for a later destroy; `left`:
+    volumes that leave the state and survive; `away`: boxes that are gone from their platform, whatever this change
+    does; `refusals`: why the preview failed, in the words of the engine and the provider; `problems`: what could
+    not be told.
     """
 
-    stack: str
+    live: Live
     destroy: bool
-    store: bool
     code: int
     digest: str | None
     against: tuple[str, ...] = ()
@@ -124,20 +125,12 @@ class Review:
     lines: tuple[str, ...] = ()
     rents: tuple[str, ...] = ()
     settings: tuple[SettingChange, ...] = ()
-    evidence: str = ""
-    receipt: str | None = None
-    cells: tuple[LiveCell, ...] = ()
     changes: tuple[CellChange, ...] = ()
-    base: str = ""
     base_changes: tuple[CellChange, ...] = ()
     money: Money = field(default_factory=Money)
-    approvals: tuple[LiveApproval, ...] = ()
-    expired: tuple[bool, ...] = ()
     facts: tuple[LiveFact, ...] = ()
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     expected: str = ""
     next: tuple[str, ...] = ()
@@ -145,12 +138,7 @@ class Review:
     @property
     def command(self) -> str:
         """What was reviewed."""
-        return f"pulumi {'destroy' if self.destroy else 'up'} --stack {self.stack}"
-
-    @property
-    def verified(self) -> int:
-        """Cells with a verified copy."""
-        return sum(cell.state == "verified" for cell in self.cells)
+        return f"pulumi {'destroy' if self.destroy else 'up'} --stack {self.live.view.stack}"
 
     @property
     def ended(self) -> tuple[PlannedEnd, ...]:
@@ -164,8 +152,10 @@ class Review:
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape of `sweepctl review --json`."""
+        live, view = self.live, self.live.view
+        rest = [one for one in view.cells if one.state != "verified"]
         return {
-            "stack": self.stack,
+            "stack": view.stack,
             "command": self.command,
             "may_go_on": {MAY_GO_ON: "yes", MAY_NOT: "no", UNTOLD: "unknown"}[self.code],
             "exit_code": self.code,
@@ -174,7 +164,9 @@ class Review:
             "against": list(self.against),
             "destroys": len(self.ended),
             "endings": [
-                asdict(one) | {"lost": _cells(one.lost), "irreversible": one.irreversible} for one in self.endings
+                asdict(one)
+                | {"lost": [cell_json(cell, one.name) for cell in one.lost], "irreversible": one.irreversible}
+                for one in self.endings
             ],
             "unlocks": list(self.unlocks),
             "volumes_left": list(self.left),
@@ -184,31 +176,26 @@ class Review:
             "lines": list(self.lines),
             "rents": list(self.rents),
             "settings": [asdict(one) for one in self.settings],
-            "evidence": self.evidence or None,
-            "receipt": self.receipt,
+            "evidence": view.evidence or None,
+            "receipt": view.receipt,
             "cells": {
-                "verified": self.verified,
-                "total": len(self.cells),
-                "rest": _cells(cell for cell in self.cells if cell.state != "verified"),
+                "verified": view.verified,
+                "total": len(view.cells),
+                "rest": [cell_json(CellLine(one.name, one.state, one.note), one.box or "") for one in rest],
             },
             "cell_changes": [vars(change) for change in self.changes],
-            "base": {"revision": self.base, "cell_changes": [vars(change) for change in self.base_changes]}
-            if self.base
+            "base": {"revision": live.base, "cell_changes": [vars(change) for change in self.base_changes]}
+            if live.base
             else None,
             "money": asdict(self.money) | {"after": self.money.after},
             "approvals": [
-                one.model_dump(mode="json") | {"expired": over}
-                for one, over in zip(self.approvals, self.expired, strict=True)
+                one.as_json() | {"expired": one.approval.expires <= live.snapshot.now} for one in live.approvals
             ],
             "facts": [one.model_dump(mode="json") for one in self.facts],
             "refusals": list(self.refusals),
             "warnings": list(self.warnings),
-            "unknown": list(self.unknown),
-            "notes": list(self.notes),
+            "unknown": live.unknown,
+            "notes": list(live.notes),
             "problems": list(self.problems),
             "next": list(self.next),
         }
-
-
-def _cells(cells: Any) -> list[dict[str, Any]]:
-    return [cell.model_dump(mode="json") for cell in cells]

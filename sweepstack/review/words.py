@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import count, spell_rate
-from sweepstack.review.live import LiveApproval
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, CellChange, Money, PlannedEnd, Review
 
 NAMED = 4
@@ -36,7 +35,7 @@ def written(review: Review) -> list[Block]:
         *_irreversible(review),
         Heading("What dies, what survives, and where"),
         *_fates(review),
-        *([] if review.store else _cells(review)),
+        *([] if review.live.store else _cells(review)),
         *_settings(review),
         *_refused(review),
         Heading("Money"),
@@ -60,8 +59,8 @@ def headline(review: Review) -> str:
     """`t: pulumi up DESTROYS 1 box`."""
     verb = "destroy" if review.destroy else "up"
     if review.refusals and not review.ended:
-        return f"{review.stack}: pulumi {verb} is REFUSED, and destroys nothing"
-    return f"{review.stack}: pulumi {verb} {', '.join(_deeds(review))}"
+        return f"{review.live.view.stack}: pulumi {verb} is REFUSED, and destroys nothing"
+    return f"{review.live.view.stack}: pulumi {verb} {', '.join(_deeds(review))}"
 
 
 def _deeds(review: Review) -> Iterator[str]:
@@ -166,7 +165,7 @@ def _fates(review: Review) -> Iterator[Block]:
             for one in fates
         ]
         yield Grid(("WHAT", "DIES", "SURVIVES", "CELLS"), rows, "end")
-    lost = [(cell.name, one.name, cell.state, cell.note) for one in fates for cell in one.lost]
+    lost = [(cell.name, one.name, cell.state, cell.reason) for one in fates for cell in one.lost]
     if lost:
         yield Grid(("WITHOUT A VERIFIED COPY", "BOX", "STATE", "WHY"), lost, "cell", "without a verified copy")
     told = []
@@ -182,7 +181,8 @@ def _fates(review: Review) -> Iterator[Block]:
     told += [f"{one.shown} is gone already, and leaves the state" for one in review.endings if one.gone]
     told += list(review.away)
     told += [f"survives: {text}" for text in review.left]
-    told.append(f"survives: the evidence at {review.evidence}" if review.evidence else "there is no evidence yet")
+    evidence = review.live.view.evidence
+    told.append(f"survives: the evidence at {evidence}" if evidence else "there is no evidence yet")
     yield Listing(told, "line")
 
 
@@ -195,17 +195,21 @@ def _share(one: PlannedEnd) -> str:
 
 
 def _cells(review: Review) -> Iterator[Block]:
-    yield Heading(f"Cells: {review.verified} of {len(review.cells)} verified")
-    rest = [cell for cell in review.cells if cell.state != "verified"]
+    view = review.live.view
+    yield Heading(f"Cells: {view.verified} of {len(view.cells)} verified")
+    rest = [cell for cell in view.cells if cell.state != "verified"]
     named = {cell.name for one in review.endings if not one.gone for cell in one.lost}
     if rest and named >= {cell.name for cell in rest}:
         yield Line("Those without a verified copy are named above.")
     elif rest:
         yield Grid(
-            ("CELL", "STATE", "BOX", "WHY"), [(c.name, c.state, c.box, c.note) for c in rest], "cell", "not verified"
+            ("CELL", "STATE", "BOX", "WHY"),
+            [(c.name, c.state, c.box or "", c.note) for c in rest],
+            "cell",
+            "not verified",
         )
-    elif review.cells:
-        yield Line(f"All are verified, by receipt {review.receipt}.")
+    elif view.cells:
+        yield Line(f"All are verified, by receipt {view.receipt}.")
     else:
         yield Line("There is no cell yet.")
     yield Heading("Cells that change")
@@ -213,15 +217,16 @@ def _cells(review: Review) -> Iterator[Block]:
 
 
 def _changes(review: Review) -> Iterator[Block]:
-    if review.base:
-        yield Line(f"Against the stack file of {review.base}: {summary(review.base_changes)}.")
+    base = review.live.base
+    if base:
+        yield Line(f"Against the stack file of {base}: {summary(review.base_changes)}.")
         if review.base_changes:
-            yield _change_grid(review.base_changes, f"of cells against {review.base}")
+            yield _change_grid(review.base_changes, f"of cells against {base}")
     if review.destroy:
         yield Line("None: a destroy changes no stack file.")
         return
     found = summary(review.changes).capitalize()
-    yield Line(f"Against what is up: {found.lower()}." if review.base else f"{found}.")
+    yield Line(f"Against what is up: {found.lower()}." if base else f"{found}.")
     if review.changes:
         yield _change_grid(review.changes, "of cells")
 
@@ -294,7 +299,8 @@ def _by_this(money: Money) -> str:
 
 
 def _approvals(review: Review) -> Iterator[Block]:
-    if not review.approvals:
+    approvals, now = review.live.approvals, review.live.snapshot.now
+    if not approvals:
         yield Line("No approval is on record, and none is in the stack file.")
         return
     yield Grid(
@@ -304,24 +310,21 @@ def _approvals(review: Review) -> Iterator[Block]:
                 one.by,
                 ", ".join(one.actions[:NAMED])
                 + (f" and {len(one.actions) - NAMED} more" if one.actions[NAMED:] else ""),
-                one.receipt or "none",
-                f"{one.at:%Y-%m-%d %H:%M} UTC",
-                f"{one.expires:%Y-%m-%d %H:%M} UTC" + (", EXPIRED" if over else ""),
+                one.approval.receipt or "none",
+                f"{one.approval.at:%Y-%m-%d %H:%M} UTC",
+                f"{one.approval.expires:%Y-%m-%d %H:%M} UTC" + (", EXPIRED" if one.approval.expires <= now else ""),
                 one.where,
             )
-            for one, over in zip(review.approvals, review.expired, strict=True)
+            for one in approvals
         ],
         "approval",
     )
-    given = [text for one in review.approvals for text in _given_up(one)]
+    given = [f"{_GIVEN_UP[cell.state]} {cell.name}: {cell.reason}" for one in approvals for cell in one.given_up]
     if given:
         yield Listing(given, "waiver")
 
 
-def _given_up(one: LiveApproval) -> Iterator[str]:
-    yield from (f"waived: cell {cell.name}: {cell.note}" for cell in one.waived)
-    yield from (f"ABANDONED: {cell.name}: {cell.note}" for cell in one.abandoned)
-    yield from (f"let go: unclaimed files on {cell.name}: {cell.note}" for cell in one.unclaimed)
+_GIVEN_UP = {"waived": "waived: cell", "abandoned": "ABANDONED:", "let go": "let go: unclaimed files on"}
 
 
 def _facts(review: Review) -> Iterator[Block]:
@@ -340,9 +343,9 @@ def _facts(review: Review) -> Iterator[Block]:
 def _more(review: Review) -> Iterator[Block]:
     lines = [
         *(f"could not tell: {text}" for text in review.problems),
-        *(f"the state is not as things are: {text}" for text in review.unknown),
+        *(f"the state is not as things are: {text}" for text in review.live.unknown),
         *(f"the preview warns: {text}" for text in review.warnings if not _told(review, text)),
-        *(f"note: {text}" for text in review.notes if not _told(review, text)),
+        *(f"note: {text}" for text in review.live.notes if not _told(review, text)),
     ]
     if lines:
         yield Heading("Also")

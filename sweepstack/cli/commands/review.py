@@ -22,7 +22,7 @@ from sweepstack.cli.progress import Progress
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
-from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import SweepstackError, Unsure
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.accepted_facts import accepted_in, profiles_of
@@ -35,7 +35,7 @@ from sweepstack.operations.volumes.mounting_sweeps import Survey, survey
 from sweepstack.operations.volumes.volumes_now import holding
 from sweepstack.profiles import dated_facts, dates
 from sweepstack.review.assess import assess
-from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster, live_of
+from sweepstack.review.live import Live, LiveFact, LiveVolume, Roster
 from sweepstack.review.markdown import markdown, page
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
 from sweepstack.review.plan import read_plan
@@ -208,8 +208,7 @@ def preview_and_look(target: Target, *, destroy: bool, base: str) -> Gathered:
     )
     sources = open_sources(target)
     require_engine(sources)
-    problems: list[str] = []
-    live = _live(sources, base, earlier, problems)
+    live = _live(sources, base, earlier)
     code, out, complaint = call.answer()
     try:
         document = json.loads(out)
@@ -228,31 +227,28 @@ def _told(live: Live, code: int, document: Any) -> Live:
     if code == 0 or any(one.get("severity") == "error" for one in named or ()):
         return live
     why = f"the preview failed (exit code {code}), and did not say why"
-    return live.model_copy(update={"problems": (*live.problems, why)})
+    return replace(live, problems=(*live.problems, why))
 
 
-def _live(sources: Sources, base: str, earlier: WholeRoster | None, problems: list[str]) -> Live:
+def _live(sources: Sources, base: str, earlier: WholeRoster | None) -> Live:
     target = sources.target
     snapshot = take_snapshot(sources)
-    view = compose(snapshot)
     written, problem = file_roster(target.file) if not target.is_store else (None, "")
-    problems += [problem] if problem else []
-    problems += sources.state.problems
     rosters = {"state": _in_state(snapshot)}
     if written is not None:
         rosters["file"] = _plain(written)
     if earlier is not None:
         rosters["base"] = _plain(earlier)
-    return live_of(
+    return Live(
         snapshot,
-        view,
-        rosters=rosters,
-        facts=_facts(target, snapshot),
-        volumes=_volumes(sources),
+        compose(snapshot),
+        rosters,
+        facts=tuple(_facts(target, snapshot)),
+        judged=tuple(_volumes(sources)),
+        store=target.is_store,
         in_no_copy=dying(sources.store, snapshot.box_snapshots, "destroy"),
         base=base,
-        problems=problems,
-        store=target.is_store,
+        problems=tuple(filter(None, (problem, *sources.state.problems, snapshot.evidence_problem))),
     )
 
 

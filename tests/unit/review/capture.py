@@ -7,12 +7,13 @@ import sys
 
 from sweepstack.cli.commands.review import preview_and_look
 from sweepstack.operations.sweep.target import Target
+from tests.unit.review.pictures import as_document
 
 
 def main(stack: str, destroy: str) -> None:
     """`destroy`: "yes" for the review of a destroy."""
     found = preview_and_look(Target.find(stack), destroy=destroy == "yes", base="")
-    print(json.dumps({"document": found.document, "live": found.live.model_dump(mode="json", exclude_defaults=True)}))
+    print(json.dumps({"document": found.document, "live": as_document(found.live)}))
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.review.assess import assess
-from sweepstack.review.live import Live
 from sweepstack.review.markdown import markdown
 from sweepstack.review.model import Review
 from sweepstack.review.plan import SAME, read_plan
 from tests.engine.commands import ROOT, ok
 from tests.engine.harness import Stack
 from tests.engine.test_volumes import Keeper
+from tests.unit.review.pictures import of_document
 
 ACCOUNT = {"RUNPOD_API_KEY": "a key of no account"}
 """A move to a platform is refused before it is asked for anything."""
@@ -214,7 +214,7 @@ def recorded() -> Iterator[tuple[str, Review]]:
     for path in sorted(GOLDEN.glob("*.json")):
         found = json.loads(path.read_text())
         plan = read_plan(found["document"], destroy=found["destroy"])
-        yield path.stem, assess(plan, Live.model_validate(found["live"]))
+        yield path.stem, assess(plan, of_document(found["live"]))
 
 
 def main(only: str = "", scene: str = "") -> None:

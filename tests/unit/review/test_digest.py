@@ -9,24 +9,26 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.records import Abandonment, UnclaimedWaiver, Waiver
 from sweepstack.provider.schema import schema_json
 from sweepstack.review.digest import BY_ITSELF, FREE
-from sweepstack.review.live import LiveApproval, LiveCell
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT
+from sweepstack.teardown.box_check import CellLine
 from tests.engine.commands import ROOT
-from tests.unit.review.plans import NOW, box, live, reviewed, step, volume
+from tests.unit.review.plans import approval, box, live, reviewed, step, volume
 
 ANY = "pulumi.json#/Any"
 CODE = re.compile("`([^`]+)`")
 SCHEMA = json.loads(schema_json())
 DELETE = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
-VERIFIED = (LiveCell(name="seed0", state="verified"), LiveCell(name="seed1", state="verified"))
+LET_GO = UnclaimedWaiver(box="box-0", native_id="id-box-0", files=3, bytes=9, reason="logs")
+VERIFIED = (CellLine("seed0", "verified"), CellLine("seed1", "verified"))
 
 
-def ending(way: str, *cells: LiveCell, **given: Any) -> str:
+def ending(way: str, *cells: CellLine, **given: Any) -> str:
     """The digest of a destroy of a box that ends in this way."""
-    approvals = (LiveApproval(where="the state", by="ana", at=NOW, expires=NOW, **given),)
-    seen = live(box("box-0", allowed=bool(way), way=way or None, cells=cells or VERIFIED), approvals=approvals)
+    locked = box("box-0", allowed=bool(way), way=way or None, cells=cells or VERIFIED)
+    seen = live(locked, approval=approval(**given))
     digest = reviewed(seen, DELETE, destroy=True).digest
     assert digest is not None
     return digest
@@ -34,27 +36,27 @@ def ending(way: str, *cells: LiveCell, **given: Any) -> str:
 
 def test_it_binds_the_way_in_which_a_box_ends_and_the_names() -> None:
     """Verified, waived, given up, gone and locked are five changes; so are other names and other reasons."""
-    waived = (VERIFIED[0], LiveCell(name="seed1", state="waived"))
-    lost = (VERIFIED[0], LiveCell(name="seed1", state="damaged"))
-    other = (LiveCell(name="seed0", state="damaged"), VERIFIED[1])
+    waived = (VERIFIED[0], CellLine("seed1", "waived"))
+    lost = (VERIFIED[0], CellLine("seed1", "damaged"))
+    other = (CellLine("seed0", "damaged"), VERIFIED[1])
     gone = reviewed(live(box("box-0", exists="gone", allowed=True, way="gone")), DELETE, destroy=True).digest
     found = [
         ending("cleared"),
-        ending("cleared", *waived, waived=(LiveCell(name="seed1", state="waived", note="no use"),)),
-        ending("cleared", *waived, waived=(LiveCell(name="seed1", state="waived", note="lost anyway"),)),
+        ending("cleared", *waived, waive=(Waiver(cell="seed1", reason="no use"),)),
+        ending("cleared", *waived, waive=(Waiver(cell="seed1", reason="lost anyway"),)),
         ending("abandoned", *lost),
         ending("abandoned", *other),
-        ending("abandoned", *lost, abandoned=(LiveCell(name="box-0", state="abandoned", note="x"),)),
-        ending("cleared", unclaimed=(LiveCell(name="box-0", state="let go", note="3 files: logs"),)),
+        ending("abandoned", *lost, abandon=(Abandonment(box="box-0", native_id="id-box-0", reason="x"),)),
+        ending("cleared", unclaimed=(LET_GO,)),
         ending(""),
         gone,
     ]
     assert len(set(found)) == len(found)
-    running = (VERIFIED[0], LiveCell(name="seed1", state="running"))
+    running = (VERIFIED[0], CellLine("seed1", "running"))
     assert ending("abandoned", *running) == ending("abandoned", *lost), "progress of what is lost is no other change"
     assert ending("", *running) == ending(""), "a locked box does not end by this change, whatever its cells do"
-    others = (LiveCell(name="box-9", state="abandoned", note="of another box"),)
-    assert ending("cleared", abandoned=others) == ending("cleared")
+    others = (Abandonment(box="box-9", native_id="id-box-9", reason="of another box"),)
+    assert ending("cleared", abandon=others) == ending("cleared")
 
 
 def test_what_was_reviewed_as_verified_is_never_given_up() -> None:
@@ -63,7 +65,7 @@ def test_what_was_reviewed_as_verified_is_never_given_up() -> None:
     first = reviewed(seen, DELETE, destroy=True)
     assert first.code == MAY_GO_ON
     assert reviewed(seen, DELETE, destroy=True, expected=first.digest or "").code == MAY_GO_ON
-    lost = (VERIFIED[0], LiveCell(name="seed1", state="damaged"))
+    lost = (VERIFIED[0], CellLine("seed1", "damaged"))
     given_up = live(box("box-0", allowed=True, way="abandoned", cells=lost))
     assert reviewed(given_up, DELETE, destroy=True).code == MAY_GO_ON
     assert reviewed(given_up, DELETE, destroy=True, expected=first.digest or "").code == MAY_NOT

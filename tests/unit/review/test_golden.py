@@ -6,10 +6,13 @@ them anew, and the diff is the review of that change.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sweepstack.review.markdown import MOST, markdown
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, Review
+from tests.unit.review.pictures import as_document, of_document
 from tests.unit.review.record import GOLDEN, recorded
 
 REVIEWS = dict(recorded())
@@ -71,4 +74,11 @@ def test_what_dies_is_told_with_its_copies() -> None:
     """Of the sweep with a damaged copy, that cell alone has no verified one."""
     review = REVIEWS["destroy-some-verified"]
     assert [(cell.name, cell.state) for one in review.endings for cell in one.lost] == [("seed3", "damaged")]
-    assert review.verified == 3
+    assert review.live.view.verified == 3
+
+
+@pytest.mark.parametrize("name", sorted(REVIEWS))
+def test_a_picture_is_recorded_as_it_is_read(name: str) -> None:
+    told = json.loads((GOLDEN / f"{name}.json").read_text())["live"]
+    again = of_document(json.loads(json.dumps(as_document(of_document(told)))))
+    assert again == of_document(told)

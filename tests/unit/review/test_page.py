@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.review.live import LiveCell
 from sweepstack.review.markdown import page
 from sweepstack.review.model import Review
 from sweepstack.review.words import FOLD, headline
+from sweepstack.teardown.box_check import CellLine
 from tests.unit.review.plans import box, live, reviewed, step
 from tests.unit.review.record import recorded
 
@@ -42,7 +42,7 @@ def first_heading(text: str) -> str:
 
 def destroyed(note: str, cells: int = FOLD + 1) -> Review:
     """A box ends, with cells that have no verified copy; `note` in each name and reason."""
-    lost = tuple(LiveCell(name=f"cell-{n} {note}", state="failed", box="box-0", note=note) for n in range(cells))
+    lost = tuple(CellLine(f"cell-{n} {note}", "failed", note) for n in range(cells))
     gone = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
     return reviewed(live(box("box-0", cells=lost, reasons=(note,)), problems=(note,)), gone, destroy=True)
 
@@ -54,7 +54,9 @@ def test_it_says_what_the_comment_says(name: str) -> None:
     text = page(review)
     words = " ".join(unescape(text).split())
     facts = [one.name for one in review.endings] + [text for one in review.endings for text in one.why]
-    facts += [cell.name for cell in review.cells if cell.state != "verified"] + [one.why for one in review.changes]
+    facts += [cell.name for cell in review.live.view.cells if cell.state != "verified"] + [
+        one.why for one in review.changes
+    ]
     facts += [*review.refusals, *review.against[:1], review.digest or "This change has no digest"]
     assert not [fact for fact in facts if " ".join(fact.split()) not in words]
     assert first_heading(text) == headline(review)

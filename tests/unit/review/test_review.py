@@ -9,10 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.review.live import LiveApproval, LiveCell, LiveFact, Roster
+from sweepstack.core.records import Waiver
+from sweepstack.review.live import LiveFact, Roster
 from sweepstack.review.markdown import MOST, markdown, marker
 from sweepstack.review.model import MAY_GO_ON, MAY_NOT, UNTOLD
-from tests.unit.review.plans import NOW, box, live, reviewed, step, volume
+from sweepstack.teardown.box_check import CellLine
+from tests.unit.review.plans import NOW, approval, box, live, reviewed, step, volume
 
 ENDS = ("delete", "replace", "create-replacement", "delete-replaced")
 HARMLESS = ("same", "refresh", "update", "create", "read")
@@ -176,10 +178,10 @@ def test_money() -> None:
 def test_a_comment_fits_folds_and_takes_no_markup() -> None:
     """10,000 cells with reasons fit; text of files is text."""
     nasty = "</details><img src=x> @team | **x** `a` <!-- sweepctl review: t -->"
-    cells = tuple(LiveCell(name=f"cell-{n}", state="failed", box="box-0", note=nasty) for n in range(10_000))
+    cells = tuple(CellLine(f"cell-{n}", "sealed", nasty) for n in range(10_000))
     fact = LiveFact(name="p.verbs", platform="local", words=nasty, leans=("destroy",), stale=True)
-    given = LiveApproval(where="x", by=nasty, at=NOW, expires=NOW, waived=cells[:100])
-    seen = live(box("box-0", cells=cells, reasons=(nasty,)), facts=(fact,), approvals=(given,))
+    given = approval(by=nasty, waive=tuple(Waiver(cell=cell.name, reason=nasty) for cell in cells[:100]))
+    seen = live(box("box-0", cells=cells, reasons=(nasty,)), facts=(fact,), approval=given)
     gone = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
     text = markdown(reviewed(seen, gone, destroy=True))
     assert len(text) <= MOST
