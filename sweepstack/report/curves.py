@@ -22,28 +22,30 @@ def metrics(facts: SweepFacts) -> list[Block]:
     axes = sorted(axes_of(cells), key=lambda name: name == SEED)  # seeds come last: they are what one averages over
     params = {cell.name: cell.params for cell in cells}
     blocks: list[Block] = []
-    for metric, found in facts.curves.items():
+    for metric, found in facts.cells.curves.items():
         curves = []
         for one in found:
             of = {axis: text(params.get(one.cell, {}).get(axis)) for axis in axes}
             curves.append(Curve(one.cell, [x for x, _ in one.points], [y for _, y in one.points], of))
-        blocks.append(Lines(metric, facts.x, metric, axes, curves))
+        blocks.append(Lines(metric, facts.cells.x, metric, axes, curves))
     if not blocks:
         blocks.append(Text("No cell has a curve here: the stack file names no metrics file, or none was written yet."))
-    elif facts.thinned:
+    elif facts.cells.thinned:
         blocks.append(
             Text(
-                f"Long curves are drawn by about {facts.thinned} of their points: the first, the last, and the lowest, "
-                "the highest and a missing one of each stretch between them."
+                f"Long curves are drawn by about {facts.cells.thinned} of their points: the first, the last, and the "
+                "lowest, the highest and a missing one of each stretch between them."
             )
         )
-    if facts.joined:
-        tries = "of 1 cell" if facts.joined == 1 else f"of {facts.joined} cells"
+    if facts.cells.joined:
+        tries = "of 1 cell" if facts.cells.joined == 1 else f"of {facts.cells.joined} cells"
         blocks.append(Text(f"The curves {tries} begin with what earlier tries wrote, which no seal covers."))
-    if facts.sampled:
-        blocks.append(Text(f"Of {facts.sampled} long metrics files, pieces all over the file were read."))
-    if facts.not_read:
-        blocks.append(Text(f"The files of {facts.not_read} cells that are not verified were not read for this page."))
+    if facts.cells.sampled:
+        blocks.append(Text(f"Of {facts.cells.sampled} long metrics files, pieces all over the file were read."))
+    if facts.cells.not_read:
+        blocks.append(
+            Text(f"The files of {facts.cells.not_read} cells that are not verified were not read for this page.")
+        )
     return blocks
 
 

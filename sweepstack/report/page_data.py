@@ -45,25 +45,31 @@ class BoxStory:
 
 
 @dataclass(frozen=True)
-class SweepFacts:
+class CellsRead:
     """`results`: of the cells that left values; `curves`: metric → the curves of cells, thinned out.
 
     `thinned`: about so many points of a longer curve are here; 0 if all have all of theirs. `joined`: cells whose
     curves begin with rows of earlier tries. `sampled`: cells of whose metrics files only pieces were read. `not_read`:
-    cells that are not verified, and whose files were not fetched for this page. `clearances`: native id → the approval
-    that its box was cleared with.
+    cells that are not verified, and whose files were not fetched for this page.
     """
+
+    results: tuple[CellResult, ...]
+    x: str
+    curves: Mapping[str, tuple[Series, ...]]
+    thinned: int
+    joined: int
+    sampled: int
+    not_read: int
+
+
+@dataclass(frozen=True)
+class SweepFacts:
+    """`clearances`: native id → the approval that its box was cleared with."""
 
     snapshot: Snapshot
     view: SweepView
     boxes: tuple[BoxStory, ...]
-    results: tuple[CellResult, ...]
-    x: str
-    curves: Mapping[str, tuple[Series, ...]]
+    cells: CellsRead
     clearances: Mapping[str, Approval] = field(default_factory=dict)
     retries: Mapping[str, Retry] = field(default_factory=dict)
-    thinned: int = 0
-    joined: int = 0
-    sampled: int = 0
-    not_read: int = 0
     notes: tuple[str, ...] = ()

@@ -221,7 +221,7 @@ def cells(facts: SweepFacts) -> Table:
 
 def results(facts: SweepFacts) -> list[Block]:
     """The section on results: means over seeds where there are seeds, and a row for each cell."""
-    found, roster = facts.results, facts.snapshot.roster
+    found, roster = facts.cells.results, facts.snapshot.roster
     if not found:
         return [Text("No cell that is verified left a value.")]
     axes, columns, codes = axes_of(roster), columns_of(found), short_codes(one.code for one in found if one.code)

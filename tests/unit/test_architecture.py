@@ -24,7 +24,7 @@ LONG_FUNCTIONS = {
     ("scripts/lib/processes.py", "run"),
     ("sweepstack/operations/sweep/collect.py", "take_snapshot"),
     ("sweepstack/cli/commands/approve/preview.py", "print_draft"),
-    ("sweepstack/cli/commands/place/__init__.py", "place"),
+    ("sweepstack/cli/commands/place.py", "place"),
     ("sweepstack/cli/commands/policy.py", "_approve"),
     ("sweepstack/cli/commands/pull/fetch.py", "report"),
     ("sweepstack/launch/first_step.py", "await_first_step"),

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sweepstack.cli.commands.approve.preview import dying
 from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
@@ -26,7 +25,7 @@ from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import SweepstackError, Unsure
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.accepted_facts import accepted_in, profiles_of
-from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.collect import in_no_copy, take_snapshot
 from sweepstack.operations.sweep.engine_mend import require_engine
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import Sources, open_sources
@@ -246,7 +245,7 @@ def _live(sources: Sources, base: str, earlier: WholeRoster | None) -> Live:
         facts=tuple(_facts(target, snapshot)),
         judged=tuple(_volumes(sources)),
         store=target.is_store,
-        in_no_copy=dying(sources.store, snapshot.box_snapshots, "destroy"),
+        in_no_copy=in_no_copy(sources.store, snapshot.box_snapshots, "destroy"),
         base=base,
         problems=tuple(filter(None, (problem, *sources.state.problems, snapshot.evidence_problem))),
     )

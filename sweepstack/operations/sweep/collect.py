@@ -33,6 +33,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
 from sweepstack.core.workdir import located
+from sweepstack.evidence import unsealed
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
@@ -365,6 +366,27 @@ def unrented(target: Target, snapshot: Snapshot) -> tuple[str, ...]:
     wanted = boxes.items() if isinstance(boxes, dict) else ()
     ends = {name for name, box in wanted if isinstance(box, dict) and box.get("want") == "gone"}
     return tuple(str(name) for name, _ in wanted if name not in there | ends)
+
+
+def in_no_copy(store: EvidenceStore | None, named: Sequence[BoxSnapshot], verb: str) -> dict[str, str]:
+    """box → files of attempts without a seal that are in no copy and that this verb deletes."""
+    found = {}
+    for box_snapshot in named:
+        kills = box_snapshot.box.facts(verb).kills
+        if kills and box_layout.HOME.split("/")[0] not in kills:
+            continue
+        dead = box_snapshot.seen.runner_alive is False
+        try:
+            if store is None:
+                raise EvidenceError("the evidence can't be read")
+            words = unsealed.dying(
+                store, box_snapshot.box.name, box_snapshot.box.generation, box_snapshot.journal, dead=dead
+            )
+        except EvidenceError as error:
+            words = f"logs of failed attempts, if there are any: {error}"
+        if words:
+            found[box_snapshot.box.name] = words
+    return found
 
 
 def _weaker_policy(state: StackState, store: EvidenceStore | None) -> Approval | None:

@@ -12,12 +12,12 @@ import pytest
 from sweepstack.billing.balance import BalanceLeft
 from sweepstack.cli.commands import place as place_command
 from sweepstack.cli.commands.place import candidates, place, print_offers
-from sweepstack.cli.commands.place.choice import Choice, Market, MarketChoice, Records, as_placement, choose
 from sweepstack.cli.output import Out
 from sweepstack.config.edit.stack_file import APPROVED, PLACED, StackFile
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import No, Unreachable, Unsure
 from sweepstack.onbox.host.offers import Offer
+from sweepstack.operations.market import Choice, Market, MarketChoice, Records, as_placement, choose
 from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.common import redact
 from sweepstack.profiles.words import remembered

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands import place
-from sweepstack.cli.commands.place import choice
-from sweepstack.cli.commands.place.choice import Choice, Market
 from sweepstack.cli.output import Out
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig
@@ -28,6 +26,8 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.offers import Constraints, Offer, is_meant
+from sweepstack.operations import market as choice
+from sweepstack.operations.market import Choice, Market
 from sweepstack.operations.sweep.target import Target
 from tests.unit.cli.test_place import BOXES
 from tests.unit.config.helpers import write

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from components.sweep import outlook_of
-from sweepstack.cli.commands.place.choice import Market, as_placement, choose
 from sweepstack.config.rent import Placement
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.host.offers import Offer
+from sweepstack.operations.market import Market, as_placement, choose
 from sweepstack.profiles.fleet import Fleet, parts_of, resolve_fleet
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.resolve import resolve

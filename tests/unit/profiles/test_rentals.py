@@ -15,13 +15,13 @@ from sweepstack.billing.deadlines import countdowns
 from sweepstack.billing.ledger import Bill, total
 from sweepstack.cli.commands.doctor import store
 from sweepstack.cli.commands.doctor.platforms import checks
-from sweepstack.cli.commands.place.choice import ask_market
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.extensions import FOLDERS, adapters
 from sweepstack.core.records import LedgerEntry, LedgerPhase
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.operations.market import ask_market
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.sweep.target import Target
 from sweepstack.operations.volumes.volumes_now import adapters_of

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sweepstack.cli.commands.approve.options import ApprovalRequest, ApproveOptions
-from sweepstack.cli.commands.approve.preview import ApprovalDraft, dying, print_draft, stops, what_next
+from sweepstack.cli.commands.approve.preview import ApprovalDraft, print_draft, stops, what_next
 from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
 from sweepstack.config.project import project_name
@@ -28,7 +28,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, No, Sweep
 from sweepstack.operations.power import judge_stop
 from sweepstack.operations.strays.beside_sweep import with_forgotten
 from sweepstack.operations.sweep.accepted_facts import NoProfile, Relied, relied
-from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.collect import in_no_copy, take_snapshot
 from sweepstack.operations.sweep.engine_mend import put_back
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import gives_up, open_sources, usable
@@ -100,7 +100,7 @@ def boxes_to_sign(target: Target, approval: Approval) -> ApprovalRequest:
         )
     risks: dict[str, AtRisk] = {}
     asked = [(one, verdict_of(one, approval, verbs[one.box.native_id], risks, "cosigned")) for one in there]
-    lost = {name: words for one in there for name, words in dying(store, [one], verbs[one.box.native_id]).items()}
+    lost = {name: words for one in there for name, words in in_no_copy(store, [one], verbs[one.box.native_id]).items()}
     plan = ApprovalDraft(approval, asked, [], [one.box.name for one in boxes if one.gone], risks, lost)
     return _asked(target, ApproveOptions(), snapshot, store, plan)
 
@@ -205,7 +205,7 @@ def prepare(
     elif all(verdict.way in ("abandoned", "nothing-launched") for _, verdict in asked) and not options.receipt:
         approval = approval.model_copy(update={"receipt": None})
     merged, kept = merge(approval, approval_of(target), snapshot, {box_snapshot.box.name for box_snapshot in named})
-    return ApprovalDraft(merged, asked, kept, gone, risks, dying(store, named, options.verb))
+    return ApprovalDraft(merged, asked, kept, gone, risks, in_no_copy(store, named, options.verb))
 
 
 def _free(options: ApproveOptions, snapshot: Snapshot) -> list[str]:

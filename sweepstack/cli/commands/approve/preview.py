@@ -11,11 +11,8 @@ from sweepstack.cli.output import Out, console
 from sweepstack.cli.render import WIDE
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
-from sweepstack.evidence import unsealed
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
-from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another
 from sweepstack.operations.sweep.collect import unrented
@@ -146,27 +143,6 @@ def _ended_and_dropped(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> list[st
 
 def _costs(snapshot: Snapshot, box_snapshot: BoxSnapshot) -> BoxCosts | None:
     return box_costs(snapshot.spent, box_snapshot.box.native_id) if snapshot.spent is not None else None
-
-
-def dying(store: EvidenceStore | None, named: Sequence[BoxSnapshot], verb: str) -> dict[str, str]:
-    """box → files of attempts without a seal that are in no copy and that this verb deletes."""
-    found = {}
-    for box_snapshot in named:
-        kills = box_snapshot.box.facts(verb).kills
-        if kills and box_layout.HOME.split("/")[0] not in kills:
-            continue
-        dead = box_snapshot.seen.runner_alive is False
-        try:
-            if store is None:
-                raise EvidenceError("the evidence can't be read")
-            words = unsealed.dying(
-                store, box_snapshot.box.name, box_snapshot.box.generation, box_snapshot.journal, dead=dead
-            )
-        except EvidenceError as error:
-            words = f"logs of failed attempts, if there are any: {error}"
-        if words:
-            found[box_snapshot.box.name] = words
-    return found
 
 
 def what_next(

@@ -15,7 +15,17 @@ import typer
 from sweepstack.billing.balance import Runway, balance_refusal
 from sweepstack.billing.deadlines import contract_words
 from sweepstack.billing.forecast import hours_left
-from sweepstack.cli.commands.place.choice import (
+from sweepstack.cli.options import AsJson, Stack, one_of, parse_duration
+from sweepstack.cli.output import YES, Out, aside, complain, money, span
+from sweepstack.cli.progress import Progress
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.budget import Outlook
+from sweepstack.core.paths import docs_page
+from sweepstack.onbox.common.errors import No, NotAuthorized, Unsure
+from sweepstack.onbox.common.units import count
+from sweepstack.onbox.host.offers import Offer
+from sweepstack.operations.balances import left_at
+from sweepstack.operations.market import (
     Choice,
     Market,
     MarketChoice,
@@ -28,16 +38,6 @@ from sweepstack.cli.commands.place.choice import (
     read_records,
     resources_of,
 )
-from sweepstack.cli.options import AsJson, Stack, one_of, parse_duration
-from sweepstack.cli.output import YES, Out, aside, complain, money, span
-from sweepstack.cli.progress import Progress
-from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.budget import Outlook
-from sweepstack.core.paths import docs_page
-from sweepstack.onbox.common.errors import No, NotAuthorized, Unsure
-from sweepstack.onbox.common.units import count
-from sweepstack.onbox.host.offers import Offer
-from sweepstack.operations.balances import left_at
 from sweepstack.operations.sweep.target import Target
 from sweepstack.platforms.common import redact
 from sweepstack.platforms.common.rate_limit import paced
