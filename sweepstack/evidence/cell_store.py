@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -248,6 +247,7 @@ def each(copies: Copies, ask: Callable[[ItemT], AnswerT], items: Iterable[ItemT]
     far away."""
     if copies.parallel == 1:
         return map(ask, items)
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(copies.parallel) as pool:
         return iter(list(pool.map(ask, items)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -146,6 +145,7 @@ class RecordFiles:
         """`ask` of each, in order; side by side where the store is far away."""
         if not isinstance(self.objects, S3Store):
             return [ask(name) for name in names]
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             return list(pool.map(ask, names))

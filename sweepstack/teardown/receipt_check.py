@@ -9,7 +9,6 @@ from typing import Any
 from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import Launch, Receipt, ReceiptCell
-from sweepstack.evidence import unsealed
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceError
@@ -54,8 +53,11 @@ def receipt_problems(
         return ["the box's journal went on after the receipt"]
     if seen.runner_alive and any(cell.state == "running" for cell in seen.journal.cells.values()):
         return ["a cell is running on the box"]
-    cells = _cell_problems(store, receipt, waived, launch, seen.journal, full=full)
-    return cells or unsealed.why_logs_hold_box(store, facts.name, facts.generation, facts.kills, seen)
+    if cells := _cell_problems(store, receipt, waived, launch, seen.journal, full=full):
+        return cells
+    from sweepstack.evidence import unsealed
+
+    return unsealed.why_logs_hold_box(store, facts.name, facts.generation, facts.kills, seen)
 
 
 def latest_problems(

@@ -1,7 +1,8 @@
 """`dataclass` of the standard library, for a third of the time that it takes at import.
 
 `dataclasses` compiles up to six methods for each class: a fifth of what it took to start a command. Here a frozen class
-has one that is compiled, `__init__`; the others are the same for all classes. Types are checked as with the library.
+has one that is compiled, `__init__`, when it is first called: most classes that a command imports are none that it uses.
+The others are the same for all classes. Types are checked as with the library.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ def _methods(cls: Any, frozen: bool) -> Iterator[tuple[str, Callable[..., Any] |
     def equal(self: Any, other: Any) -> bool:
         return bool(values(self) == values(other)) if type(self) is type(other) else NotImplemented
 
+    def first(self: Any, *given: Any, **named: Any) -> None:
+        cls.__init__ = _init(cls)
+        cls.__init__(self, *given, **named)
+
     @reprlib.recursive_repr()
     def told(self: Any) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     yield from (("__eq__", equal), ("__repr__", told))
     if frozen:
-        yield from (("__init__", _init(cls)), ("__hash__", lambda self: hash(values(self))))
+        yield from (("__init__", first), ("__hash__", lambda self: hash(values(self))))
         yield from (("__setattr__", _refuse), ("__delattr__", _refuse))
     else:
         yield "__hash__", None
