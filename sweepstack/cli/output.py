@@ -6,10 +6,11 @@ Tables for people: columns without lines, as wide as the terminal.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sweepstack.cli.narrow_streams import is_narrow
 from sweepstack.core.columns import fitted
@@ -84,20 +85,41 @@ def warm() -> None:
     threading.Thread(target=console, daemon=True, name="screen").start()
 
 
-def console() -> Console:
-    """Stdout for people. Piped tables are not narrowed to 80 columns. rich respects NO_COLOR."""
+class Pipe:
+    """Where a program or a file takes the output. It does without rich, whose import is a tenth of a look."""
+
+    width, is_terminal = 400, False  # tables are not narrowed to 80 columns
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def print(self, text: str, **_: object) -> None:
+        """Prints a text as it is."""
+        print(text.expandtabs(), file=self._stream, flush=True)
+
+
+def console() -> Console | Pipe:
+    """Stdout, for people or piped."""
+    return _on(sys.stdout)
+
+
+def _on(stream: TextIO) -> Console | Pipe:
+    asked = {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys()  # for colours: rich knows what they mean
+    return terminal(stream) if asked or stream.isatty() else Pipe(stream)
+
+
+def terminal(stream: TextIO) -> Console:
+    """A terminal, or what is to be one. rich respects NO_COLOR."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, highlight=False, emoji=False)
+    return Console(file=stream, width=None if stream.isatty() else Pipe.width, highlight=False, emoji=False)
 
 
 def complain(message: str, next: Sequence[str] = ()) -> None:
     """Prints the error that ends a command on stderr, with what helps; with `--json` also as a document."""
     if asked_for_json:
         error_document(message, next)
-    from rich.console import Console
-
-    err = Console(file=sys.stderr, highlight=False, emoji=False)
+    err = _on(sys.stderr)
     lines = [f"error: {message}", *(f"next   {command}" for command in dict.fromkeys(next))]
     for line in lines:
         style = "red" if line is lines[0] and "\n" not in line else None
@@ -193,7 +215,7 @@ _ABOVE = "\ue000"
 """Marks a row whose name is printed above it."""
 
 
-def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def printed(screen: Console | Pipe, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table.
 
     A name that does not fit into its row gets a line of its own above the row; then the names in the other columns are
@@ -207,15 +229,32 @@ def printed(screen: Console, headers: Sequence[str], rows: Iterable[Sequence[str
             above.append(row[0])
             row[0] = _ABOVE
     _shorten(headers, cells, screen.width, first=1)
-    with screen.capture() as captured:
-        screen.print(table_of(headers, cells))
     lines = []
-    for line in captured.get().splitlines():
+    for line in _padded(headers, cells) if isinstance(screen, Pipe) else _drawn(screen, headers, cells):
         if line.startswith(_ABOVE):
             lines.append(above.pop(0))
             line = " " + line.removeprefix(_ABOVE)
         lines.append(line.rstrip())
     return lines
+
+
+def _drawn(screen: Console, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    with screen.capture() as captured:
+        screen.print(table_of(headers, rows))
+    return captured.get().splitlines()
+
+
+def _padded(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """What `_drawn` has for a pipe: done here where each row fits into one line, which nearly all do."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(headers, *rows, strict=True)]
+    if sum(widths) + GAP * len(widths) > Pipe.width or any(set("\n\t") & set("".join(row)) for row in rows):
+        return _drawn(terminal(sys.stdout), headers, rows)
+    return [
+        "".join(text + " " * (width + GAP - cell_len(text)) for text, width in zip(row, widths, strict=True))
+        for row in (headers, *rows)
+    ]
 
 
 def blocks(width: int, headers: Sequence[str], rows: Iterable[Sequence[str]], named: int) -> list[list[int]]:

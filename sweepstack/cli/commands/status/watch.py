@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweepstack.cli.commands.status.sweep import exit_code, status_document
 from sweepstack.cli.events import Events
-from sweepstack.cli.output import NO, UNSURE, Out, console, in_one_line, note, plain, span
+from sweepstack.cli.output import NO, UNSURE, Out, in_one_line, note, plain, span, terminal
 from sweepstack.cli.render import SHOWN, render
 from sweepstack.core.columns import fitted
 from sweepstack.onbox.common.dataclass import dataclass
@@ -172,7 +172,7 @@ def _live(pictures: Pictures) -> None:
     """Redraws an alternate screen, which disappears at the end; the caller prints the last picture."""
     from rich.live import Live
 
-    screen = console()
+    screen = terminal(sys.stdout)
     with Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         lines: list[str] = []
         for picture in pictures:
