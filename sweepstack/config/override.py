@@ -3,8 +3,6 @@
 And a person's word that an old fact of a profile counts: that fact, of that month, for a while.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -4,8 +4,6 @@ The profile says it once, when the program runs. From then on it is an input of 
 neither a stop nor a delete opens a profile.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field

@@ -1,6 +1,6 @@
 """What a sweep may cost, and what work is to come, as the program tells the provider."""
 
-from __future__ import annotations
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,7 @@ class Budget(Record):
     stop: bool = False
 
     @model_validator(mode="after")
-    def _says_something(self) -> Budget:
+    def _says_something(self) -> Self:
         if self.usd is None and self.hours is None:
             raise ValueError("a budget names usd, hours, or both")
         return self

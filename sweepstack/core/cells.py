@@ -5,8 +5,6 @@ since `pulumi config set` writes fractions as text; text that a number would not
 stays text.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Annotated, Any

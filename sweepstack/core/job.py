@@ -4,12 +4,10 @@ A key of the job is one attribute here. `profiles.resolve` fills it from the sta
 the box of it.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -31,7 +29,7 @@ class MetricsInput(Record):
     stop_on_nan: bool = False
     """true: a cell whose curve turns NaN is ended"""
 
-    def of(self, cell: str, params: Mapping[str, Any]) -> MetricsInput:
+    def of(self, cell: str, params: Mapping[str, Any]) -> Self:
         """With the name that the file has in this cell."""
         return self.model_copy(update={"file": own_file(self.file, cell, params)})
 

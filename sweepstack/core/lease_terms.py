@@ -3,8 +3,6 @@
 The profile and the stack config say it once, when the program runs. From then on it is an input in the engine's state.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

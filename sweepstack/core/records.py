@@ -4,8 +4,6 @@ Shapes that we write are closed and frozen (`Record`). Digests are `sha256:<hex>
 `*_digest`, `receipt` or `manifest`; times are RFC 3339 in UTC; sizes are bytes; prices are USD per hour.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from functools import cached_property
@@ -63,7 +61,10 @@ LATER_STATES: frozenset[str] = frozenset({"suspect", "unsupported"})
 
 
 class Record(BaseModel):
-    """A shape that sweepstack writes: closed, frozen."""
+    """A shape that sweepstack writes: closed, frozen.
+
+    Modules of such shapes don't import `annotations`: pydantic would evaluate a text for each field at every start.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

@@ -5,8 +5,6 @@ the delete step of `pulumi destroy --preview-only --diff` prints inputs only. It
 each field is its description in the schema and in docs/reference/resources.md.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 

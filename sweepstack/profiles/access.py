@@ -4,8 +4,6 @@ A profile states them where no API of ours rents or ends the box. A value is wha
 is the sweep's to say.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool

@@ -4,8 +4,6 @@ Every fact of a profile is closed, frozen, and checked against the facts beside 
 what to write`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool

@@ -5,10 +5,8 @@ grace because there is no spot); null and listed under `unknown` means *unknown*
 `sources` says where it comes from: a line for each month, and one of its own for a fact that comes from elsewhere.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
@@ -204,7 +202,7 @@ class Profile(Fact):
     """Why nothing can be had there with this version, filled in by the loader; empty where its adapter is installed."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Profile:
+    def _consistent(self) -> Self:
         """Raises ValueError with everything that doesn't fit together."""
         problems = [*self._tier_problems(), *self._unknown_problems(), *self._access_problems()]
         problems += self._override_problems()

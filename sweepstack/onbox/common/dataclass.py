@@ -1,8 +1,8 @@
 """`dataclass` of the standard library, for a third of the time that it takes at import.
 
 `dataclasses` compiles up to six methods for each class: a fifth of what it took to start a command. Here a frozen class
-has one that is compiled, `__init__`, when it is first called: most classes that a command imports are none that it uses.
-The others are the same for all classes. Types are checked as with the library.
+has one that is compiled, `__init__`, when it is first called: a command makes no object of most that it imports.
+The other methods are the same for all classes. Types are checked as with the library.
 """
 
 from __future__ import annotations
