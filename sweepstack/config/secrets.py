@@ -40,51 +40,45 @@ _WRITTEN_BY_US = frozenset(("approval", "placement"))
 
 _NO_VALUE = r"(?![{$<…]|\*+(?:@|\s|$))"
 """A placeholder, a shell variable or asterisks in place of a value."""
-_OURS = (
-    ("a private key", re.compile(r"(?:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-\d).*", re.DOTALL)),
-    ("a password in a URL", re.compile(rf"://[^/\s:@'\"]*:({_NO_VALUE}[^/\s@'\"]+)@")),
-    ("a token in a URL", re.compile(rf"\bhttps?://({_NO_VALUE}[^/\s:@'\"]+)@", re.IGNORECASE)),
+_OURS = (  # texts, which `re` compiles and keeps when they are first needed: most commands need none
+    ("a private key", r"(?s)(?:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-\d).*"),
+    ("a password in a URL", rf"://[^/\s:@'\"]*:({_NO_VALUE}[^/\s@'\"]+)@"),
+    ("a token in a URL", rf"(?i)\bhttps?://({_NO_VALUE}[^/\s:@'\"]+)@"),
     (
         "a key in a URL",
-        re.compile(
-            rf"[?&](?:X-Amz-Signature|sig|(?:access_)?token|(?:api_?)?key|password)=({_NO_VALUE}[^&\s'\"]{{8,}})"
-        ),
+        rf"[?&](?:X-Amz-Signature|sig|(?:access_)?token|(?:api_?)?key|password)=({_NO_VALUE}[^&\s'\"]{{8,}})",
     ),
-    ("a Hugging Face token", re.compile(r"\b(?:hf_|api_org_)[A-Za-z0-9]{20,}")),
-    ("a Weights & Biases key", re.compile(r"\b(?:wandb_v\d+_[A-Za-z0-9_]{20,}|local-[0-9a-f]{40}\b)")),
-    ("a GitHub token", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{20,}")),
-    ("an API key", re.compile(r"\b(?:sk-(?:ant|proj|or|svcacct|live|test)-|nvapi-|r8_|rpa_|dop_v1_|glpat-)[\w-]{20,}")),
-    ("a Google API key", re.compile(r"\b(?:AIza|ya29\.)[A-Za-z0-9_-]{35}")),
+    ("a Hugging Face token", r"\b(?:hf_|api_org_)[A-Za-z0-9]{20,}"),
+    ("a Weights & Biases key", r"\b(?:wandb_v\d+_[A-Za-z0-9_]{20,}|local-[0-9a-f]{40}\b)"),
+    ("a GitHub token", r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+    ("an API key", r"\b(?:sk-(?:ant|proj|or|svcacct|live|test)-|nvapi-|r8_|rpa_|dop_v1_|glpat-)[\w-]{20,}"),
+    ("a Google API key", r"\b(?:AIza|ya29\.)[A-Za-z0-9_-]{35}"),
     (
         "an Authorization header",
-        re.compile(rf"\bauthorization:\s*(?:\w+\s+)?({_NO_VALUE}[A-Za-z0-9._~+/=-]{{8,}})", re.IGNORECASE),
+        rf"(?i)\bauthorization:\s*(?:\w+\s+)?({_NO_VALUE}[A-Za-z0-9._~+/=-]{{8,}})",
     ),
     (
         "a user and password",
-        re.compile(rf"(?:^|\s)(?:-u|--user)[ =]['\"]?[^\s:{{$'\"]+:({_NO_VALUE}(?!\d+(?:\s|$))[^\s'\"]+)"),
+        rf"(?:^|\s)(?:-u|--user)[ =]['\"]?[^\s:{{$'\"]+:({_NO_VALUE}(?!\d+(?:\s|$))[^\s'\"]+)",
     ),
 )
 _TO_A_COMMAND = (
     (
         "a Weights & Biases key",
-        re.compile(rf"\bwandb\s+login\s+(?:--?[\w-]+(?:[= ](?!-)\S+)?\s+)*?['\"]?({_NO_VALUE}[A-Za-z0-9_-]{{20,}})"),
+        rf"\bwandb\s+login\s+(?:--?[\w-]+(?:[= ](?!-)\S+)?\s+)*?['\"]?({_NO_VALUE}[A-Za-z0-9_-]{{20,}})",
     ),
     (
         "a password",
-        re.compile(
-            rf"\b(?:mysql\w*|mariadb[\w-]*|sshpass)\s(?:[^;&|\n]{{0,400}}?\s)?-p['\"]?({_NO_VALUE}[^\s;&|'\"]+)"
-        ),
+        rf"\b(?:mysql\w*|mariadb[\w-]*|sshpass)\s(?:[^;&|\n]{{0,400}}?\s)?-p['\"]?({_NO_VALUE}[^\s;&|'\"]+)",
     ),
     (
         "a password",
-        re.compile(
-            rf"\b(?:(?:docker|podman|skopeo|buildah|helm registry)\s+login\s(?:[^;&|\n]{{0,400}}?\s)?-p|sshpass\s+-p"
-            rf"|redis-cli\s(?:[^;&|\n]{{0,400}}?\s)?-a)\s+['\"]?({_NO_VALUE}[^\s;&|'\"]+)"
-        ),
+        rf"\b(?:(?:docker|podman|skopeo|buildah|helm registry)\s+login\s(?:[^;&|\n]{{0,400}}?\s)?-p|sshpass\s+-p"
+        rf"|redis-cli\s(?:[^;&|\n]{{0,400}}?\s)?-a)\s+['\"]?({_NO_VALUE}[^\s;&|'\"]+)",
     ),
     (
         "a secret for aws",
-        re.compile(rf"\baws\s+configure\s+set\s+\S*(?:secret|token)\S*\s+['\"]?({_NO_VALUE}[^\s;&|'\"]+)"),
+        rf"\baws\s+configure\s+set\s+\S*(?:secret|token)\S*\s+['\"]?({_NO_VALUE}[^\s;&|'\"]+)",
     ),
 )
 """What these commands are given. `mysql -p` alone asks for it."""
@@ -397,7 +391,7 @@ def _by_command(text: str) -> Iterator[tuple[str, int, int]]:
     """(kind of secret, where it begins and ends) for each that a command is given."""
     for start, piece in _pieces(text):
         for kind, pattern in _TO_A_COMMAND:
-            for match in pattern.finditer(piece):
+            for match in re.finditer(pattern, piece):
                 yield kind, start + match.start(1), start + match.end(1)
 
 
@@ -405,7 +399,7 @@ def _by_form(text: str) -> Iterator[tuple[str, int, int]]:
     """(kind of secret, where it begins and ends) for each part that has the form of one."""
     for start, piece in _pieces(text):
         for kind, pattern in _OURS:
-            for match in pattern.finditer(piece):
+            for match in re.finditer(pattern, piece):
                 group = match.lastindex or 0
                 yield kind, start + match.start(group), start + match.end(group)
         words = _WORD_OF_A_TOKEN.findall(piece)

@@ -5,9 +5,15 @@ The engine starts the plugin twice, and asks one of the two processes only what 
 
 from __future__ import annotations
 
-from sweepstack.provider import dispatch, split_invoke
+import gc
+
+gc.disable()  # as in `cli.entry`: importing makes a hundred thousand objects, and no garbage
+
+from sweepstack.provider import dispatch, split_invoke  # noqa: E402
 
 for _token in dispatch.HANDLERS:
     dispatch.handler_for(_token)
+gc.freeze()
+gc.enable()
 
 __all__ = ["dispatch", "split_invoke"]

@@ -6,7 +6,6 @@ One POST to an address that a person named. It is a secret: in no message, no re
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -115,6 +114,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> str:
     Tries again on refused and broken connections, timeouts and the server's own trouble. Blocks for at most
     `TRIES + 1` timeouts and the pauses between them (half a minute); call it from a thread.
     """
+    import logging
+
     import urllib3
 
     try:
