@@ -35,6 +35,10 @@ class Progress:
         """Sets the text of the current step."""
         self.text = text
 
+    def at(self, text: str, done: float, total: float) -> None:
+        """How far the current step is."""
+        self.text, self.done, self.total = text, done, total
+
     def advance(self, amount: float = 1) -> None:
         """Adds to the amount that is done."""
         with self._lock:

@@ -14,8 +14,8 @@ from sweepstack.onbox.common.errors import JournalDamaged
 
 
 @dataclass(frozen=True)
-class BoxView:
-    """A box of the sweep as it was just seen.
+class ReadBox:
+    """A box of the sweep as it was just read.
 
     `journal`: as read from the box; None when it was not reached; then the last kept copy counts.
     `broken`: why the journal that was read does not count; then none of the box does. `runner_alive`: None is unknown.
@@ -77,7 +77,7 @@ class SweepJournals:
     """The journals of a sweep's boxes. `heads`: boxes of the sweep whose journal could be read, with it."""
 
     boxes: list[BoxJournal] = field(default_factory=list)
-    heads: list[tuple[BoxView, Journal, Launch | None]] = field(default_factory=list)
+    heads: list[tuple[ReadBox, Journal, Launch | None]] = field(default_factory=list)
     broken: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     """box → why its journal does not count, and the cells that its queue was given"""
     births: dict[tuple[str, int], Birth] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class SweepJournals:
         return ""
 
 
-def sweep_journals(store: EvidenceStore, boxes: Sequence[BoxView]) -> SweepJournals:
+def sweep_journals(store: EvidenceStore, boxes: Sequence[ReadBox]) -> SweepJournals:
     """Reads births, losses and pulled journals, and puts them beside what was seen. Raises EvidenceError."""
     found = SweepJournals(births={(birth.box, birth.generation): birth for birth in store.births()})
     for loss in store.losses():

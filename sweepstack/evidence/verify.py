@@ -56,7 +56,7 @@ from sweepstack.evidence.manifest import (
     manifest_digest,
     parse_manifest,
 )
-from sweepstack.evidence.seal_resolution import BoxView, StateAndReason, SweepJournals, sweep_journals
+from sweepstack.evidence.seal_resolution import ReadBox, StateAndReason, SweepJournals, sweep_journals
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.loaders.base import LoadResult, Reader, some
 from sweepstack.loaders.command import CODE
@@ -70,7 +70,7 @@ from sweepstack.onbox.common.units import spell_bytes
 if TYPE_CHECKING:
     from sweepstack.core.roster import Roster
 
-__all__ = ["BoxView", "VerifyOutcome", "VerifyRequest", "verify"]
+__all__ = ["ReadBox", "VerifyOutcome", "VerifyRequest", "verify"]
 
 READER_VARIABLE = "SWEEPSTACK_TORCH_READER"
 """`restricted` (the default: no torch needed) or `torch` (torch.load with weights_only=True, after the same pass)."""
@@ -97,7 +97,7 @@ class VerifyRequest:
     roster: Roster
     artifacts: tuple[ArtifactSpec, ...]
     store: EvidenceStore
-    boxes: Sequence[BoxView]
+    boxes: Sequence[ReadBox]
     check: CheckCode | None = None
     reader: Reader | None = None
     workers: int | None = None

@@ -14,7 +14,7 @@ from sweepstack.core.records import ArtifactSpec, Cell, Launch
 from sweepstack.core.roster import Roster
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.evidence.verify import ReadBox, VerifyRequest, verify
 from sweepstack.loaders.base import LoadResult
 from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import FileToRead
@@ -61,7 +61,7 @@ def verify_cells(
             continue
         channel = LocalChannel(box["native_id"], disk, {})
         sources.append(BoxSource(box["name"], box["generation"], channel))
-        views.append(BoxView(box["name"], box["native_id"], box["generation"], _journal(disk), runner_alive=False))
+        views.append(ReadBox(box["name"], box["native_id"], box["generation"], _journal(disk), runner_alive=False))
     pull_all(sources, identity, store)
     asked = VerifyRequest(
         identity=identity, stack=stack, roster=ROSTER, artifacts=(ARTIFACT,), store=store, boxes=views, workers=1

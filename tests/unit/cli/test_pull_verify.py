@@ -78,7 +78,7 @@ def test_what_was_pulled_is_told_where_the_verify_that_follows_can_t_answer(
     def verify(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("sweepstack.cli.commands.verify.receipt.verify_cells", verify)
+    monkeypatch.setattr("sweepstack.operations.sweep.verify.verify_cells", verify)
     alone = world.run("verify", "--json")
     result = world.run("pull", "--verify", "--json")
     assert result.code == alone.code != 0

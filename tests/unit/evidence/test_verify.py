@@ -20,7 +20,7 @@ from sweepstack.evidence import verify as verifying
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyRequest, check_code, verify
+from sweepstack.evidence.verify import ReadBox, VerifyRequest, check_code, verify
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, JournalDamaged
 from tests.unit.evidence import torchzip
@@ -532,12 +532,12 @@ def test_a_cell_found_sealed_by_a_later_generation_is_verified(world: World) -> 
     assert world.verify(boxes=[heir.view()]).ok
 
 
-def _views(box: Box) -> list[BoxView]:
+def _views(box: Box) -> list[ReadBox]:
     """What a caller makes of a box whose journal may be broken."""
     try:
         return [box.view()]
     except JournalDamaged as error:
-        return [BoxView(box.name, box.native_id, box.generation, None, broken=str(error))]
+        return [ReadBox(box.name, box.native_id, box.generation, None, broken=str(error))]
 
 
 @pytest.mark.parametrize("how", ["edited", "cut", "rewritten"])

@@ -20,7 +20,7 @@ from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Action, Approval, ArtifactSpec, Birth, Cell, Launch, ReceiptCell
 from sweepstack.evidence.pull import BoxPull, BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyOutcome, VerifyRequest, verify
+from sweepstack.evidence.verify import ReadBox, VerifyOutcome, VerifyRequest, verify
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
@@ -196,9 +196,9 @@ class Box:
             )
         return digest
 
-    def view(self, **overrides: Any) -> BoxView:
+    def view(self, **overrides: Any) -> ReadBox:
         """The box as just seen."""
-        return BoxView(self.name, self.native_id, self.generation, **{"journal": self.journal, **overrides})
+        return ReadBox(self.name, self.native_id, self.generation, **{"journal": self.journal, **overrides})
 
 
 class World:

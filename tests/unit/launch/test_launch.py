@@ -15,7 +15,7 @@ import pytest
 from sweepstack.core.journal import Rest
 from sweepstack.core.records import ArtifactSpec, Cell, Launch
 from sweepstack.core.roster import Roster
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.evidence.verify import ReadBox, VerifyRequest, verify
 from sweepstack.launch.first_step import first_end
 from sweepstack.launch.launch import FirstCellFailed
 from sweepstack.onbox.common import box_layout
@@ -53,7 +53,7 @@ def verified(site: Site, *cells: str) -> None:
             roster=Roster(spec.cells),
             artifacts=spec.artifacts,
             store=site.store,
-            boxes=[BoxView(site.name, site.native_id, 1, site.journal)],
+            boxes=[ReadBox(site.name, site.native_id, 1, site.journal)],
             workers=1,
         )
     )

@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.core.roster import Roster
 from sweepstack.evidence.pull import BoxSource, pull_all
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.evidence.verify import ReadBox, VerifyRequest, verify
 from sweepstack.launch.launch import FirstCellFailed
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import Unreachable
@@ -53,7 +53,7 @@ def test_cells_are_run_sealed_pulled_and_verified(site: SshSite) -> None:
             roster=Roster(spec.cells),
             artifacts=spec.artifacts,
             store=site.store,
-            boxes=[BoxView(site.name, site.native_id, 1, site.journal)],
+            boxes=[ReadBox(site.name, site.native_id, 1, site.journal)],
             workers=1,
         )
     )

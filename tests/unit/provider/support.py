@@ -30,7 +30,7 @@ from sweepstack.core.roster import Roster
 from sweepstack.core.workdir import collect
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import BoxView, VerifyRequest, verify
+from sweepstack.evidence.verify import ReadBox, VerifyRequest, verify
 from sweepstack.launch.launch import read_journal
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout, processes
@@ -204,7 +204,7 @@ class Sweep:
         sources = [BoxSource(box.name, box.generation, self.channel(box)) for box in boxes]
         assert all(not pulled.problem for pulled in pull_all(sources, self.identity.identity, self.store))
         views = [
-            BoxView(box.name, box.native_id, box.generation, read_journal(self.channel(box)), runner_alive=False)
+            ReadBox(box.name, box.native_id, box.generation, read_journal(self.channel(box)), runner_alive=False)
             for box in boxes
         ]
         outcome = verify(

@@ -28,13 +28,8 @@ def publish(target: Target, to: str, out: Out, begun: ExportCall | None = None) 
     sources = open_sources(target, begun)
     source = _source(sources, uri)
     with Progress("publish", unit="bytes") as progress:
-
-        def said(key: str, done: int, total: int) -> None:
-            progress.say(key)
-            progress.done, progress.total = done, total
-
         try:
-            done = publish_folder(source, uri, said)
+            done = publish_folder(source, uri, progress.at)
         except EvidenceError as error:
             raise Unsure(str(error), [f"sweepctl status --stack {stack}"]) from error
     written = target.file.write_pull_to(uri)
