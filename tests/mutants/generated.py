@@ -2,7 +2,8 @@
 
 A ROOM is a folder or file of the product (`sweepstack/teardown`). The tests, those of tests/unit where none are named,
 are collected once; then each mutant is a fork of that process with one function exchanged, and plays the tests that
-entered this function, the shortest first, until one fails. So a mutant costs a second, not a start of Python.
+entered this function, those of its room and the shortest first, until one fails. So a mutant costs a second, not a
+start of Python.
 
 Results are kept in .cache/mutants/TREE.jsonl: the same command goes on where it was stopped. Not seen are functions
 that only other processes run (a runner on a box, a program of the engine): their mutants are "not reached".
@@ -37,7 +38,7 @@ from tests.proof.record import tree_digest
 CACHE = ROOT / ".cache" / "mutants"
 FILE_SECONDS = 900.0
 MUTANT_SECONDS = 180.0
-TESTS_EACH = 150
+TESTS_EACH = 60
 """At most so many tests are played for a mutant; those that are left out are counted in the result."""
 
 
@@ -70,6 +71,7 @@ class Play:
         self.items: dict[str, pytest.Item] = {}
         CACHE.mkdir(parents=True, exist_ok=True)
         self.results = CACHE / f"{tree_digest()}.jsonl"
+        self.reached = CACHE / f"{tree_digest()}.reach"
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
@@ -89,7 +91,11 @@ class Play:
         return True
 
     def _reach(self) -> Reach:
-        """Plays all tests once, those of a file in a fork of their own, and notes the functions that each enters."""
+        """Plays all tests once, those of a file in a fork of their own, and notes the functions that each enters. What
+        was noted for this tree, these rooms and these tests is kept."""
+        asked = [sorted(self.files), sorted(self.items)]
+        if self.reached.exists() and (kept := json.loads(self.reached.read_text()))["asked"] == asked:
+            return Reach(kept["tests"], kept["seconds"])
         by_file: dict[str, list[str]] = {}
         for name in self.items:
             by_file.setdefault(name.partition("::")[0], []).append(name)
@@ -100,6 +106,7 @@ class Play:
                 for function in functions:
                     reach.tests.setdefault(function, []).append(test)
         print(f"{len(reach.seconds)} tests passed and enter {len(reach.tests)} functions", flush=True)
+        self.reached.write_text(json.dumps({"asked": asked, **asdict(reach)}))
         return reach
 
     def _enter(self, names: Sequence[str]) -> list[tuple[str, float, list[str]]]:
@@ -136,7 +143,8 @@ class Play:
         module = importlib.import_module(mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"))
         loader: Any = module.__spec__.loader if module.__spec__ else None
         old = function_of(mutant, loader.get_code(module.__name__))
-        tests = sorted(reach.tests.get(_key(old), ()), key=reach.seconds.__getitem__)
+        room = f"tests/unit/{Path(mutant.path).parent.name}/"
+        tests = sorted(reach.tests.get(_key(old), ()), key=lambda one: (room not in one, reach.seconds[one]))
         if not tests:
             return asdict(Verdict(mutant.name, "not reached"))
         function = _loaded(module, mutant.function.split("."), old)
@@ -170,7 +178,7 @@ def _loaded(module: ModuleType, path: Sequence[str], code: CodeType) -> Function
 
 
 def _files(rooms: Sequence[Path]) -> list[Path]:
-    return sorted(path for room in rooms for path in ([room] if room.is_file() else room.rglob("*.py")))
+    return [path for room in rooms for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
 
 
 def _forks(jobs: Sequence[tuple[Any, tuple[Any, ...]]], workers: int, seconds: float) -> Iterator[Any]:
