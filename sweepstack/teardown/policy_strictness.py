@@ -26,11 +26,6 @@ def _fewer(old: Any, new: Any) -> bool:
     return set(new) <= set(old)
 
 
-def _same(old: Any, new: Any) -> bool:
-    """Of a word that demands or refuses something: it has to stay."""
-    return bool(new == old)
-
-
 def _more(old: Any, new: Any) -> bool:
     """Of a number that is needed: higher is stricter."""
     return bool(new >= old)
@@ -43,12 +38,11 @@ _AS_STRICT: dict[str, Callable[[Any, Any], bool]] = {
     "max_price_per_hour": _less,
     "platforms": _fewer,
     "regions": _fewer,
-    "budget": _same,
     "evidence": _fewer,
-    "waivers": _same,
     "max_expiry": _less,
 }
-"""Key → whether its new value is as strict as the old one, where both stand in the file."""
+"""Key → whether its new value is as strict as the old one, where both stand in the file. Of a word that demands or
+refuses something, another value never is."""
 
 
 def weaker(old: ReadPolicy, new: ReadPolicy) -> list[str]:

@@ -11,8 +11,9 @@ from sweepstack.core.journal import parse_journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Listing
+from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding, OrphanVerdict
+from sweepstack.teardown.orphan_check import EndRequest, OnIt, OrphanBox, OrphanEnding, OrphanVerdict, not_proved_here
 from sweepstack.teardown.ownership import HELD, Owner
 from tests.unit.teardown.support import FIRST, SECOND, Situation
 
@@ -158,3 +159,53 @@ def test_a_box_whose_journal_was_wiped_is_not_taken_for_an_idle_one(situation: S
     assert not verdict.allowed
     assert "the evidence holds a copy of its journal" in "; ".join(verdict.reasons)
     assert asked(replace(box, native_id="local-twin"), wiped, store).way == "nothing-launched"
+
+
+def test_a_birth_record_that_can_t_be_read_is_no_proof_that_nothing_was_launched(situation: Situation) -> None:
+    situation.nothing_ever_ran()
+    for path in (situation.evidence / "records").glob("latest*"):
+        path.unlink()
+    box, on_it, store = of(situation)
+    empty = replace(on_it, given=frozenset())
+    assert asked(box, empty, store).way == "nothing-launched"
+    (situation.evidence / "records/births/box-0-g1.json").write_bytes(b"{")
+    verdict = asked(box, empty, store)
+    assert not verdict.allowed
+    assert "box-0-g1.json is damaged" in "; ".join(verdict.reasons)
+
+
+def test_the_policy_that_its_birth_record_names_binds_it_and_that_of_another_box_does_not(
+    situation: Situation,
+) -> None:
+    box, on_it, store = of(situation)
+    for name, closed in (("box-1", False), ("box-0", True)):
+        birth = store.birth(name, 1)
+        assert birth is not None
+        store.write_birth(birth.model_copy(update={"policy": "sha256:" + "7" * 64}))
+        for word in ("", "x"):
+            verdict = asked(box, on_it, store, reason=word)
+            assert verdict.allowed is not closed
+            assert ("names the policy" in "; ".join(verdict.reasons)) is closed
+
+
+# One that a person calls gone
+
+
+def not_proved(situation: Situation) -> str:
+    return "; ".join(not_proved_here(BoxContext(situation.facts, "local")))
+
+
+def test_one_that_is_called_gone_is_let_go_where_every_cell_is_verified(situation: Situation) -> None:
+    assert not_proved(situation) == ""
+    situation.copied().write_bytes(b"{}")
+    assert f"{FIRST}: metrics.json" in not_proved(situation)
+
+
+def test_one_that_is_called_gone_is_kept_by_what_says_that_cells_ran_or_can_t_be_read(situation: Situation) -> None:
+    situation.forget_launch()
+    assert "the evidence holds a copy of its journal" in not_proved(situation)
+    situation.nothing_ever_ran()
+    assert not_proved(situation) == ""
+    (situation.evidence / "records/launches").mkdir(exist_ok=True)
+    (situation.evidence / "records/launches/box-0-g1.json").write_bytes(b"{")
+    assert "box-0-g1.json is damaged" in not_proved(situation)

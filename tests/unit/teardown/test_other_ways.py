@@ -10,6 +10,7 @@ import pytest
 
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Launch
+from sweepstack.teardown.close_box import close_books
 from sweepstack.teardown.refusal import refusal_text
 from tests.unit.evidence.world import CODE, IDENTITY
 from tests.unit.teardown.deviations import DEVIATIONS
@@ -340,6 +341,13 @@ def test_it_does_not_carry_another_receipt(begun: Situation) -> None:
     assert not begun.ask().allowed
 
 
+def test_it_is_over_with_the_last_of_its_boxes_and_with_no_other(begun: Situation) -> None:
+    for native_id, left in (("local-other9", 2), ("local-box-01", 1), ("local-box-11", 0)):
+        close_books(begun.store, box="box-9", generation=1, native_id=native_id, how="seen", at=NOW)
+        teardown = begun.store.teardown()
+        assert (len(set(teardown.native_ids) - set(teardown.ended)) if teardown is not None else 0) == left
+
+
 def test_a_damaged_teardown_record_carries_nothing(begun: Situation) -> None:
     (begun.evidence / "records" / "teardown.json").write_bytes(b"{}")
     assert not begun.ask().allowed
@@ -413,6 +421,14 @@ def test_of_a_worker_too_only_its_end_may_follow_the_receipt(situation: Situatio
     assert situation.ask().allowed
     details = {"config_digest": situation.launch().cells[FIRST], "code": CODE, "argv": ["x"], "slot": 0}
     situation.log(event, worker="6_0", cell=FIRST, attempt=2, reason="x", **details)
+    assert "journal went on" in situation.ask().reasons[0]
+
+
+def test_the_end_of_the_lease_may_follow_the_receipt_and_no_other_line_that_names_it(situation: Situation) -> None:
+    situation.log("lease-over")
+    situation.log("runner-stopped", why="lease")
+    assert situation.ask().allowed
+    situation.log("runner-started", pid=7, why="lease")
     assert "journal went on" in situation.ask().reasons[0]
 
 

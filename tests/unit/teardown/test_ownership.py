@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.journal import Journal
+from sweepstack.core.this_host import also_known_as
 from sweepstack.onbox.agent.channel import Channel, Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.host.platform import BoxRequest, Wait
 from sweepstack.platforms.local.platform import connect
-from sweepstack.teardown.ownership import HELD, Owner, read_owner, renew, sign, who
+from sweepstack.teardown.ownership import HELD, Owner, former_names, read_owner, renew, sign, who
 from sweepstack.teardown.unclaimed import measure
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -77,3 +78,10 @@ def test_a_look_renews_it_at_most_once_an_hour_and_changes_no_owner(channel: Cha
 
 def test_the_person_is_the_one_at_this_keyboard() -> None:
     assert who().count("@") == 1
+
+
+def test_the_same_person_under_earlier_names_of_this_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert former_names() == ()
+    also_known_as("old-laptop")
+    assert former_names() == (f"{who().partition('@')[0]}@old-laptop",)

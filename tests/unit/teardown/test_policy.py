@@ -17,6 +17,7 @@ from sweepstack.core.policy_text import NONE, PolicyChain, PolicyCopy, PolicyLin
 from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import parse_export
+from sweepstack.teardown.box_context import in_entry
 from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, Change, change, in_state, text_for_state
 from sweepstack.teardown.policy_strictness import stricter, weaker
 from tests.unit.evidence.world import IDENTITY
@@ -29,7 +30,7 @@ STRICT, WEAK = "max_expiry: 24h\nwaivers: refused\n", "max_expiry: 24h\n"
 def source(text: str, signers: str | None = None) -> PolicyText:
     """A policy; with the keys of all, where it names people."""
     named = "approvers" in text or "abandoners" in text
-    return PolicyText(text=text, signers=(ANA + BEN if named else "") if signers is None else signers)
+    return PolicyText(text=text, signers=(ANA + BEN + EVE if named else "") if signers is None else signers)
 
 
 def copy_of(*texts: str, approved: Approval | None = None) -> str:
@@ -51,10 +52,11 @@ def consent(old: str, new: str, identity: str = IDENTITY, **changes: Any) -> App
 
 ANA, BEN, EVE = (f"{name} ssh-ed25519 AAAA{name}\n" for name in ("ana", "ben", "eve"))
 """Lines of a list of allowed signers."""
+ALL = "[ana, ben, eve]"
 ORDER = {
     "approvers": ("approvers: [ana, ben]\nabandoners: ana", "approvers: ana\nabandoners: ana"),
     "abandoners": ("abandoners: [ana, ben]", "abandoners: ben"),
-    "abandon_needs": ("abandoners: [ana, ben]", "abandoners: [ana, ben]\nabandon_needs: 2"),
+    "abandon_needs": (f"abandoners: {ALL}\nabandon_needs: 2", f"abandoners: {ALL}\nabandon_needs: 3"),
     "max_price_per_hour": ("max_price_per_hour: 4", "max_price_per_hour: 2"),
     "platforms": ("platforms: [local, other]", "platforms: local"),
     "regions": ("regions: [EU-1, EU-2]", "regions: [EU-2]"),
@@ -164,7 +166,8 @@ def after(project: Path, situation: Situation, *entries: str | None, given: Appr
 
 def test_an_entry_is_read_as_it_was_written() -> None:
     assert in_state([written(source(STRICT))]).policies == (source(STRICT),)
-    assert in_state([None]).policies == ()
+    assert in_state([None]).policies == in_entry(None) == ()
+    assert in_state(in_entry(written(source(STRICT)))).policies == (source(STRICT),)
     with pytest.raises(ValueError, match="chains"):
         read_copy('{"chains": 3}')
     assert "can't be read" in in_state(["{"]).problems[0]
@@ -172,6 +175,8 @@ def test_an_entry_is_read_as_it_was_written() -> None:
 
 def test_the_file_follows_where_it_is_as_strict_and_else_by_approval(project: Path, situation: Situation) -> None:
     held, stricter_one = written(source(STRICT)), STRICT + "budget: required\n"
+    file(project, STRICT)
+    assert meant(project, situation, held).lost == ()
     for text, given, follows in (
         (stricter_one, None, [stricter_one]),
         (STRICT, None, [STRICT]),

@@ -317,6 +317,11 @@ def test_the_approved_receipt_counts_and_not_a_later_one(situation: Situation) -
     assert verdict.unclaimed.largest == ((late, ABOVE + 1),)
 
 
+def test_what_lies_on_a_box_that_may_be_there_counts_too(situation: Situation) -> None:
+    situation.listing, situation.existence = Listing((BIG,)), Existence.UNKNOWN
+    assert situation.ask().held_by_unclaimed
+
+
 def test_a_box_on_which_nothing_was_launched_may_hold_what_somebody_put_there(situation: Situation) -> None:
     situation.nothing_ever_ran()
     situation.listing = Listing((BIG,))

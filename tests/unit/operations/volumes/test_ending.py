@@ -14,9 +14,10 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.core.records import Action, Waiver
 from sweepstack.onbox.common.errors import EvidenceDamaged
-from sweepstack.operations.volumes.mounting_sweeps import VERB, Survey, User, read_inventory
-from tests.unit.operations.volumes.conftest import NATIVE, Kept
-from tests.unit.teardown.support import FIRST, NOW, action, keep_size_and_time
+from sweepstack.operations.volumes.end_check import VolumeFacts, take_inventory
+from sweepstack.operations.volumes.mounting_sweeps import VERB, Survey, User, read_inventory, write_inventory
+from tests.unit.operations.volumes.conftest import KEEPER, NATIVE, Kept
+from tests.unit.teardown.support import FIRST, NOW, NOWHERE, SECOND, action, keep_size_and_time
 
 OTHER_ID = "volume-aaaaaaaaaa-cccccccccc"
 
@@ -75,6 +76,21 @@ def _not_verified(kept: Kept) -> None:
     kept.approve()
 
 
+def _only_the_journal_knows(kept: Kept) -> None:
+    kept.sweep.start("seed5", config_digest=NOWHERE)
+    kept.sweep.store.write_journal("box-0", 1, kept.sweep.lines)
+
+
+def _receipt_of_another_sweep(kept: Kept) -> None:
+    kept.sweep.store.write_receipt(kept.sweep.receipt.model_copy(update={"identity": "zzzzzzzzzz"}))
+    kept.approve()
+
+
+def _shown(kept: Kept, identity: str, facts: VolumeFacts) -> None:
+    """The approval names what was shown of other volumes, or of another stack's."""
+    kept.edit(receipt=write_inventory(kept.store, take_inventory(identity, [facts], kept.survey, {})))
+
+
 LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
     "no word": (lambda kept: setattr(kept, "approval", None), "not approved"),
     "another account": (lambda kept: kept.see(account_problem="it is another account's"), "it is another account's"),
@@ -116,6 +132,14 @@ LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
     ),
     "an approval without what was shown": (lambda kept: kept.edit(receipt=None), "names nothing that was shown"),
     "an approval of what was never shown": (lambda kept: kept.edit(receipt="sha256:" + "1" * 64), "is not in"),
+    "an approval of what another stack was shown": (
+        lambda kept: _shown(kept, "otheridxxx", kept.facts),
+        "what was approved is of another stack (otheridxxx)",
+    ),
+    "an approval of other volumes": (
+        lambda kept: _shown(kept, KEEPER, replace(kept.facts, native_id=OTHER_ID)),
+        "what was approved does not list this volume",
+    ),
     "what was shown, edited": (_edit_inventory, "was edited or damaged"),
     "the stack's evidence is gone": (lambda kept: shutil.rmtree(kept.folder / "keeper"), "keeper"),
     "the stack's evidence is another's": (
@@ -130,6 +154,11 @@ LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
     ),
     "the receipt is gone": (_forget_receipt, "sweep-t: the receipt"),
     "the receipt was edited": (_edit_receipt, "was edited or damaged"),
+    "the receipt is of another sweep": (_receipt_of_another_sweep, "the receipt is of another sweep (zzzzzzzzzz)"),
+    "a cell that only the journal knows": (
+        _only_the_journal_knows,
+        "seed5 ran on a box that mounted it and is not in the receipt",
+    ),
     "a cell ran after the receipt": (_another_box_ran, "more ran on a box that mounted it and is not in the receipt"),
     "a cell ran with another config": (_other_config, "ran with another config"),
     "a cell is not verified": (_not_verified, f"{FIRST} is damaged in the receipt"),
@@ -159,6 +188,18 @@ def test_a_cell_that_a_person_waived_for_that_receipt_is_settled(kept: Kept) -> 
     kept.sweep.approve(receipt=store.latest_receipt(), waive=(Waiver(cell=FIRST, reason="known"),))
     store.write_clearance(kept.sweep.facts.native_id, kept.sweep.approval)
     kept.approve()
+    assert kept.ask().way == "cleared"
+
+
+def test_a_cell_that_a_person_dropped_needs_no_copy(kept: Kept) -> None:
+    """By the launch record, which the runner writes no line for where the cell had ended."""
+    receipt = kept.sweep.receipt
+    cells = tuple(cell for cell in receipt.cells if cell.name != SECOND)
+    kept.sweep.store.write_receipt(receipt.model_copy(update={"cells": cells}))
+    kept.approve()
+    assert not kept.ask().allowed
+    launch = kept.sweep.launch()
+    kept.sweep.store.write_launch(launch.model_copy(update={"dropped": {SECOND: "too slow"}}))
     assert kept.ask().way == "cleared"
 
 
