@@ -61,6 +61,28 @@ def of_file(path: Path) -> list[Generated]:
     ]
 
 
+REACHED = "__reached__"
+
+
+def watched(path: Path) -> CodeType:
+    """The compiled module, in which each place that a mutant changes calls `REACHED` with the mutant's number first; it
+    gives back its second argument."""
+    tree = ast.parse(path.read_text())
+    for number, (_, node, _) in enumerate(list(_changes(tree))):
+
+        def told(value: ast.expr, number: int = number) -> ast.expr:
+            return ast.Call(ast.Name(REACHED, ast.Load()), [ast.Constant(number), value], [])
+
+        if isinstance(node, ast.Compare):
+            node.left = ast.copy_location(told(node.left), node.left)
+        elif isinstance(node, ast.Return):
+            node.value = told(node.value or ast.Constant(None))
+        else:
+            body = _body_of(tree, node)
+            body.insert(body.index(node), ast.copy_location(ast.Expr(told(ast.Constant(None))), node))
+    return compile(ast.fix_missing_locations(tree), str(path), "exec")
+
+
 def function_of(mutant: Generated, code: CodeType | None = None) -> CodeType:
     """The compiled function of the mutant: of the file with the change in it, or out of `code`, the module's."""
     if code is None:
@@ -125,8 +147,10 @@ def _change(tree: ast.Module, node: Change) -> None:
     elif isinstance(node, ast.Return):
         node.value = _instead(node, next(f for _, f in _functions(tree, ()) if node in ast.walk(f)))
     else:
-        for parent in ast.walk(tree):
-            for _, body in ast.iter_fields(parent):
-                if isinstance(body, list) and node in body:
-                    body[body.index(node)] = ast.copy_location(ast.Pass(), node)
-                    return
+        body = _body_of(tree, node)
+        body[body.index(node)] = ast.copy_location(ast.Pass(), node)
+
+
+def _body_of(tree: ast.Module, statement: ast.stmt) -> list[ast.stmt]:
+    lists = (body for parent in ast.walk(tree) for _, body in ast.iter_fields(parent) if isinstance(body, list))
+    return next(body for body in lists if statement in body)
