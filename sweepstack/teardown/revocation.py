@@ -50,9 +50,14 @@ def revocation_problem(
     for one in here:
         if one.what == TAKEN_BACK and one.at >= approval.at and (given_up or one.reason == REVOKED_ALL):
             return _revoked(one)
-    problem = _on_record(store, approval) if store is not None else ""
-    if problem and given_up and store is not None and not readable(store):
-        return "" if any(one.what == ABANDONED and one.unread and one.at == approval.at for one in here) else problem
+    if store is None or not (problem := _on_record(store, approval)):
+        return ""
+    if (
+        given_up
+        and not readable(store)
+        and any(one.what == ABANDONED and one.unread and one.at == approval.at for one in here)
+    ):
+        return ""
     return problem
 
 

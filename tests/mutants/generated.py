@@ -163,7 +163,7 @@ class Play:
         _, function = _of(mutant)
         if function is None:
             return asdict(Verdict(mutant.name, "not found"))
-        room = f"tests/unit/{Path(mutant.path).parent.name}/"
+        room = f"tests/unit/{Path(mutant.path).parts[1]}/"
         tests = sorted(reach.tests.get(mutant.name, ()), key=lambda one: (room not in one, reach.seconds[one]))
         if not tests:
             return asdict(Verdict(mutant.name, "not reached"))

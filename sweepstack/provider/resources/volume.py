@@ -193,8 +193,6 @@ def month(told: float | None, per_gb: float | None, size_gb: int | None) -> floa
 
 def price(inputs: VolumeInputs, state: VolumeState) -> float | None:
     """The same by a state whose inputs an update may have changed."""
-    if state.price_per_month is not None and inputs.price_per_gb_month is None:
-        return state.price_per_month
     return month(state.price_per_month, inputs.price_per_gb_month, state.actual_size_gb or inputs.size_gb)
 
 

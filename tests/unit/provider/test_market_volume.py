@@ -85,6 +85,9 @@ def test_a_volume_is_found_by_its_whole_name(harness: Harness) -> None:
     assert volume_of(find_kept(platform, "my-volume-store").tag) == ("keeperxxxx", "my-volume-store")
     with pytest.raises(SweepstackError, match="there is no volume xstore"):
         find_kept(platform, "xstore")
+    platform.ensure_volume(volume_tag("fourthxxxx", "store"), "store", size_gb=10, region=REGION)
+    with pytest.raises(SweepstackError, match=r"several volumes of runpod are called store: .*Give one another name"):
+        find_kept(platform, "store")
     assert [volume_of(tag) for tag in ("sweepstack-a1-box-0-g1", "sweepstack-a1-volume-", "my-a1-volume-x")] == [
         None
     ] * 3

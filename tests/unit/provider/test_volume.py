@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,13 +18,21 @@ from sweepstack.core.resources import BoxState, IdentityInputs, VolumeInputs, Vo
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, backend_name, take_over
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import NotYetGone, PlatformError, SweepstackError, TeardownRefused, Unreachable
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    PlatformError,
+    SweepstackError,
+    TeardownRefused,
+    Unreachable,
+    Unsupported,
+)
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import VolumeRecord
-from sweepstack.operations.volumes.end_check import take_inventory
+from sweepstack.operations.volumes.end_check import find_kept, take_inventory
 from sweepstack.operations.volumes.mounting_sweeps import VERB, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
 from sweepstack.provider.resources.base import ReadAnswer
+from sweepstack.provider.resources.volume import clearance_of, require_as_wanted, with_volumes
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import read_owner, sign
@@ -383,6 +393,79 @@ def test_more_is_an_update_in_place(keeper: Keeper) -> None:
     assert dispatch.diff(keeper.op(), old, {}, news).changed == ("size_gb",)
     grown = VOLUME.update(keeper.op(), keeper.volume.native_id, keeper.volume, keeper.inputs(size_gb=3))
     assert (grown.native_id, grown.size_gb) == (keeper.volume.native_id, 3)
+
+
+def test_one_that_its_tag_does_not_lead_to_is_not_grown(keeper: Keeper) -> None:
+    other = keeper.volume.model_copy(update={"native_id": "volume-aaaaaaaaaa-bbbbbbbbbb"})
+    with pytest.raises(SweepstackError, match=f"its tag leads to {keeper.volume.native_id}, and the state has"):
+        VOLUME.update(keeper.op(), other.native_id, other, keeper.inputs(size_gb=9))
+
+
+def test_its_clearance_is_that_of_an_approval_of_this_very_volume(keeper: Keeper) -> None:
+    approval = keeper.approve().approval
+    before, after = keeper.inputs(clearance="locked"), keeper.inputs(approval=approval)
+    cleared = clearance_of(keeper.op(), before, after)
+    assert cleared == "cleared: what 0 sweeps left on it is verified elsewhere"
+    assert "volume abl: " in keeper.sweep.said.text()
+    assert clearance_of(keeper.op(), None, after) == "locked"
+    assert clearance_of(keeper.op(), before, keeper.inputs()) == "locked"
+    assert clearance_of(keeper.op(), before, keeper.inputs(name="abl2", approval=approval)) == "locked"
+    said = keeper.sweep.said.text()
+    assert clearance_of(keeper.op(), keeper.inputs(clearance=cleared), after) == cleared
+    assert keeper.sweep.said.text() == said, "nothing became anything"
+    shutil.rmtree(keeper.store.objects.root)
+    assert clearance_of(keeper.op(), before, after).startswith("locked (")
+
+
+def test_a_delete_is_asked_for_again_until_it_is_proved_or_cancelled(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = LocalPlatform.delete_volume, []
+
+    def late(self: LocalPlatform, native_id: str, account: str) -> None:
+        asked.append(native_id)
+        if len(asked) % 2:
+            raise NotYetGone("it is being emptied")
+        real(self, native_id, account)
+
+    monkeypatch.setattr(LocalPlatform, "delete_volume", late)
+    approved = keeper.approve()
+    keeper.sweep.cancelled.set()
+    with pytest.raises(NotYetGone, match="it is being emptied; the wait was cancelled"):
+        keeper.delete(approved, timeout=30)
+    keeper.sweep.cancelled.clear()
+    asked.clear()
+    keeper.delete(approved, timeout=30)
+    assert len(asked) == 2
+
+
+WANTED = {"size_gb": 20, "region": "EU-1"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "said"),
+    [
+        (WANTED, {"size_gb": 20, "region": "eu-1"}, ""),
+        (WANTED, {"size_gb": 40}, ""),
+        (WANTED, {"size_gb": 10}, "holds 10 GB and can't grow there"),
+        (WANTED, {"size_gb": 20, "region": "US-1"}, "is in US-1, and not in EU-1"),
+        ({"size_gb": None}, {"size_gb": 10, "region": "US-1"}, ""),
+        (WANTED | {"guarded": False}, {"size_gb": 10, "region": "US-1"}, ""),
+    ],
+)
+def test_one_that_is_not_as_wanted_is_refused(wanted: dict[str, Any], there: dict[str, Any], said: str) -> None:
+    known = {"identity": "abcdefghjk", "evidence": "file://h/e", "adapter": "local", "name": "abl", "guarded": True}
+    inputs = VolumeInputs.model_validate(known | wanted)
+    record = VolumeRecord("volume-a", "tag", "abl", "here", **there)
+    with pytest.raises(SweepstackError, match=said) if said else nullcontext():
+        require_as_wanted(inputs, record)
+
+
+def test_a_platform_without_volumes_is_told_so() -> None:
+    none: Any = SimpleNamespace(name="bare")
+    for ask in (with_volumes, lambda platform: find_kept(platform, "abl")):
+        with pytest.raises(Unsupported, match="bare has no volumes"):
+            ask(none)
 
 
 def test_a_preview_says_what_it_costs_and_warns_once_its_day_is_over(keeper: Keeper) -> None:

@@ -36,7 +36,7 @@ from tests.unit.teardown.support import (
 def test_everything_right_opens_it(situation: Situation, full: bool) -> None:
     verdict = situation.ask(full=full)
     assert (verdict.allowed, verdict.way) == (True, "cleared")
-    assert (verdict.reasons, verdict.unsettled) == ([], [])
+    assert (verdict.reasons, verdict.unsettled, verdict.evidence) == ([], [], True)
     assert (verdict.verified, verdict.total) == (3, 3)
     assert situation.approval is not None
     assert verdict.headline == f"cleared by receipt {situation.approval.receipt}, 3/3 verified"

@@ -466,6 +466,9 @@ def test_a_cell_that_was_sealed_again_is_not_verified(situation: Situation) -> N
     assert lines_of(situation)[FIRST] == ("failed", "its runner is not alive; `pulumi up` resumes it")
     situation.runner_alive = True
     assert lines_of(situation)[FIRST] == ("running", "")
+    situation.stopped = True
+    assert lines_of(situation)[FIRST] == ("pending", "waits with its box, which is stopped")
+    situation.stopped = False
     digest = situation.launch().cells[FIRST]
     situation.log("cell-sealed", cell=FIRST, attempt=2, config_digest=digest, manifest=NOWHERE, bytes=3)
     assert lines_of(situation)[FIRST] == ("sealed", "not verified yet")

@@ -86,6 +86,12 @@ def _receipt_of_another_sweep(kept: Kept) -> None:
     kept.approve()
 
 
+def _user_of_another_sweep(kept: Kept) -> None:
+    kept.survey = Survey()
+    kept.survey.add(NATIVE, User("sweep-t", "otheridxxx", kept.sweep.facts.evidence))
+    kept.approve()
+
+
 def _shown(kept: Kept, identity: str, facts: VolumeFacts) -> None:
     """The approval names what was shown of other volumes, or of another stack's."""
     kept.edit(receipt=write_inventory(kept.store, take_inventory(identity, [facts], kept.survey, {})))
@@ -147,6 +153,10 @@ LOCKED: dict[str, tuple[Callable[[Kept], object], str]] = {
         "belongs to another stack",
     ),
     "the user's evidence is gone": (lambda kept: shutil.rmtree(kept.sweep.evidence), "sweep-t: the evidence"),
+    "the user's evidence is another's": (
+        _user_of_another_sweep,
+        "holds the evidence of another sweep (abcdefghjk)",
+    ),
     "a copy is gone": (lambda kept: kept.sweep.copied().unlink(), f"sweep-t: {FIRST}"),
     "a copy damaged with its old size and time": (
         lambda kept: keep_size_and_time(kept.sweep.copied(), b"x" * kept.sweep.copied().stat().st_size),
