@@ -65,6 +65,12 @@ def test_a_box_of_another_account_is_not_even_given_up() -> None:
     assert (verdict.allowed, verdict.reasons) == (False, ["of another account"])
 
 
+def test_what_is_on_it_is_said_in_one_line() -> None:
+    assert IDLE.words == "no cell was ever given to it"
+    assert seen(existence=Existence.GONE).words == "gone"
+    assert seen(journal=None, note="no answer").words == "not known (no answer)"
+
+
 def test_one_that_is_gone_is_gone() -> None:
     assert asked(replace(BOX, ours=False), seen(existence=Existence.GONE)).way == "gone"
 

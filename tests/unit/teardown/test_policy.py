@@ -18,7 +18,16 @@ from sweepstack.core.records import Action, Approval
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.box_context import in_entry
-from sweepstack.teardown.policy_in_force import FROM, PROPOSED, TO, Change, change, in_state, text_for_state
+from sweepstack.teardown.policy_in_force import (
+    FROM,
+    PROPOSED,
+    TO,
+    Change,
+    change,
+    in_state,
+    missing_consent,
+    text_for_state,
+)
 from sweepstack.teardown.policy_strictness import stricter, weaker
 from tests.unit.evidence.world import IDENTITY
 from tests.unit.teardown.support import FIRST, NOW, Situation, abandonment, approval, waiver
@@ -177,6 +186,11 @@ def test_the_file_follows_where_it_is_as_strict_and_else_by_approval(project: Pa
     held, stricter_one = written(source(STRICT)), STRICT + "budget: required\n"
     file(project, STRICT)
     assert meant(project, situation, held).lost == ()
+    assert meant(project, situation, held).notes == []
+    for text, how in ((WEAK, "is weaker than the policy in force"), (None, "is missing, and that was not approved")):
+        file(project, text)
+        assert how in meant(project, situation, held).notes[0]
+    assert missing_consent(in_state([held]), NONE, None, IDENTITY) == ["it was not approved"]
     for text, given, follows in (
         (stricter_one, None, [stricter_one]),
         (STRICT, None, [STRICT]),

@@ -11,7 +11,15 @@ from sweepstack.billing.cost import BoxCosts
 from sweepstack.core.observation import Existence
 from sweepstack.teardown.box_check import CellLine, Verdict
 from sweepstack.teardown.box_context import BoxFacts
-from sweepstack.teardown.refusal import SHOWN, next_commands, of_box, refusal_text, waiting_cost
+from sweepstack.teardown.refusal import (
+    SHOWN,
+    next_commands,
+    of_box,
+    out_of_lost,
+    refusal_text,
+    seen_ended,
+    waiting_cost,
+)
 from tests.unit.teardown.deviations import DEVIATIONS
 from tests.unit.teardown.support import FIRST, NOW, SECOND, Situation, approval
 
@@ -301,3 +309,20 @@ def test_the_commands_in_a_hosts_words_name_the_box() -> None:
     assert said == (
         "sweepctl confirm gone --stack s b --saw x, sweepctl give-up --stack s data/b, sweepctl adopt --stack s b"
     )
+
+
+def test_a_box_of_which_nothing_can_be_told_ends_by_what_a_person_saw_where_no_api_knows_it() -> None:
+    assert seen_ended("s", "box-0", "ssh:root@192.0.2.7:22").endswith("(once you saw that it has ended)")
+    assert seen_ended("s", "box-0", "runpod") == ""
+
+
+@pytest.mark.parametrize(
+    ("price", "when"),
+    [(0.5, "once it is ended at its console: it answers, and bills"), (None, "it answers, and bills"), (0, "for good")],
+)
+def test_a_lost_folder_is_confirmed_only_after_what_bills_has_ended(price: float | None, when: str) -> None:
+    (way,) = out_of_lost("s", "box-0", price_per_hour=price, safe=True)
+    assert when in way
+    ways = out_of_lost("s", "box-0", price_per_hour=price, safe=False)
+    assert "sweepctl status" in ways[0]
+    assert when in ways[1]

@@ -13,7 +13,7 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.teardown.box_check import Verdict
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
 from sweepstack.teardown.check import may_end
-from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, StopEnding, look_for_risk, stop_facts
+from sweepstack.teardown.stop_check import MOST_FILES, AtRisk, StopEnding, look_for_risk, stop_facts, stop_line
 from tests.unit.teardown.support import FIRST, Situation, abandonment, action
 
 PATHS = {"scratch": "scratch", "data": "data", "durable": "mnt/durable"}
@@ -48,6 +48,16 @@ def test_what_is_at_risk_or_not_seen_needs_a_word_for_this_verb(situation: Situa
     word_for_stop(situation)
     verdict = ask(situation, risk)
     assert (verdict.allowed, verdict.way) == (True, "cleared")
+
+
+def test_what_a_stop_takes_and_costs_is_said(situation: Situation) -> None:
+    assert AtRisk(home=True).words(("data",)) == "the cells' own folders are on data, which a stop wipes"
+    unseen = AtRisk(unknown="it does not answer").words(("data",))
+    assert unseen == "what is on data, which a stop wipes, can't be seen: it does not answer"
+    facts = facts_of_stop(situation)
+    kept = "a stop kills scratch, keeps data, durable; then it bills "
+    assert stop_line(facts, ("disk",), 0.03) == f"{kept}$0.03/h (disk)"
+    assert stop_line(facts, (), None) == f"{kept}at a price that is not known"
 
 
 def test_a_word_for_a_stop_is_none_for_a_destroy(situation: Situation) -> None:

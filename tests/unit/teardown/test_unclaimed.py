@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_all_that_is_shipped_to_run_there_is_spoken_for(situation: Situation) ->
             "data/sweep/spec.bin",
             "data/sweep/setup/big.bin",
         ),
+        *("data/weights.pyc", "data/__pycache__/weights.bin"),
         *("data/sweep/runner-0a1b2c3d4e5f/x.bin", "data/sweep/envs/mine/x.so", "data/sweep/checkpoint/x.pt"),
         *("data/sweep/.spec.json.x1.tmp", "data/sweep/journal.jsonl/x", "data/sweep/provenance/x.bin"),
         *(f"data/sweep/cells/{FIRST}/7/out/x.bin", f"data/sweep/cells/{FIRST}/1.unrecorded-5/out/x.bin"),
@@ -122,6 +124,28 @@ def test_of_a_verified_attempt_only_what_was_sealed_is_spoken_for(situation: Sit
     path, size, _ = sealed[0]
     assert found(situation, (path, size + 1, 0.0)) == [path]
     assert found(situation, (f"{out}/late.bin", 3, 0.0)) == [f"{out}/late.bin"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sealed", "spoken_for"),
+    [
+        ("a\\b.bin", "%_a%5Cb.bin", True),
+        ("a\nb.bin", "%_a%0Ab.bin", True),
+        ("%_x", "%_%25_x", True),
+        ("dir/Model.bin", "dir/%_%4Dodel.bin", True),
+        ("a.bin", "%_" + hashlib.sha256(b"a.bin").hexdigest(), True),
+        ("Model.bin", "%_Model.bin", False),
+        ("a\\b.bin", "a\\b.bin.other", False),
+    ],
+)
+def test_a_file_whose_name_no_evidence_can_hold_is_spoken_for_by_the_name_it_was_sealed_under(
+    situation: Situation, path: str, sealed: str, spoken_for: bool
+) -> None:
+    (cell,) = [cell for cell in situation.receipt.cells if cell.name == FIRST]
+    file = cell.files[0].model_copy(update={"path": sealed, "role": "other"})
+    situation.other_cell(FIRST, files=(file,))
+    out = f"data/sweep/cells/{FIRST}/{cell.attempt}/out"
+    assert (found(situation, (f"{out}/{path}", file.size, 0.0)) == []) is spoken_for
 
 
 def test_what_came_into_the_code_after_the_first_start_is_a_job_s(situation: Situation) -> None:
