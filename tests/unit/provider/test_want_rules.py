@@ -1,0 +1,107 @@
+"""Rules of the handlers that need no box: when a stop is refused, what rests as it should, when a sweep goes on."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.resources import BoxState
+from sweepstack.evidence.sweep_holder import Takeover, take_over
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.provider.resources import identity, run_or_stop
+from sweepstack.provider.resources.teardown import context_of
+from sweepstack.status.engine.state import StackState
+from tests.unit.entries import identity_entry
+from tests.unit.provider.support import IDENTITY, STACK, Sweep
+from tests.unit.teardown.support import NOW
+
+SEEN = Observation(Existence.EXISTS)
+
+
+def state_of(sweep: Sweep, **changes: Any) -> BoxState:
+    """A box that no platform has."""
+    known = {"native_id": "local-a", "account": "here/1", "phase": "running", "tag": "t", "generation": 1}
+    return BoxState.model_validate(sweep.box_inputs().model_dump() | known | changes)
+
+
+def test_a_stop_of_what_is_not_there_or_can_t_be_stopped_is_refused_in_the_preview(sweep: Sweep) -> None:
+    new, state = sweep.box_inputs(want="stopped"), state_of(sweep)
+    (absent,) = run_or_stop.check(sweep.op(), None, None, None, new)
+    assert "does not exist, and a stop rents nothing" in absent.reason
+    (unable,) = run_or_stop.check(sweep.op(), context_of(state), state, None, new)
+    assert "local can't stop a box" in unable.reason
+    assert run_or_stop.check(sweep.op(), None, None, None, sweep.box_inputs()) == []
+    with pytest.raises(SweepstackError, match="can't stop a box"):
+        run_or_stop.converge(sweep.op(), context_of(state), state.model_copy(update={"want": "stopped"}))
+
+
+@pytest.mark.parametrize(
+    ("when_done", "lease", "as_wanted"),
+    [("stop", None, True), ("keep", "3h", True), ("keep", "none", False), ("keep", None, False)],
+)
+def test_a_stopped_box_rests_as_wanted_only_where_it_was_to_stop_and_is_drained(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, when_done: str, lease: str | None, as_wanted: bool
+) -> None:
+    state = state_of(sweep, when_done=when_done, lease=lease)
+    record = BoxRecord("local-a", "t", "here/1", Phase.STOPPED, 0.5, NOW, location="here")
+    asked = "box box-0 is stopped and wanted running; `pulumi up` starts it"
+    assert run_or_stop.deviation(context_of(state), state, record, SEEN) == asked, (
+        "its queue is not known to be drained"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(run_or_stop, "drained", lambda *_: True)
+        assert run_or_stop.deviation(context_of(state), state, record, SEEN) == ("" if as_wanted else asked)
+    shutil.rmtree(sweep.store.root)
+    assert run_or_stop.deviation(context_of(state), state, record, SEEN) == asked, "nor without evidence"
+
+
+def test_only_another_entry_of_this_sweep_that_stays_lets_an_identity_go_unchecked(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = identity_entry(identity="ours")
+    replaced, other = ours.model_copy(update={"to_delete": True}), identity_entry(identity="other")
+    for entries, goes_on in (
+        ((ours,), False),
+        ((replaced, ours), True),
+        ((replaced, replaced), False),
+        ((ours, other), False),
+        ((other, other), False),
+    ):
+        monkeypatch.setattr(identity, "read_state", lambda *_, known=entries: StackState("s", identities=known))
+        assert identity.goes_on(sweep.op(), "ours") is goes_on, entries
+
+    def fail(*_: Any) -> None:
+        raise SweepstackError("no answer")
+
+    monkeypatch.setattr(identity, "read_state", fail)
+    assert not identity.goes_on(sweep.op(), "ours")
+
+
+def test_evidence_moves_to_object_storage_alone_and_to_where_it_was_brought(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, op = sweep.identity_inputs(), sweep.op()
+    assert identity.move_problem(op, old, old) == identity.move_problem(op, old, moved(sweep, "./results")) == ""
+    words = identity.move_problem(op, old, moved(sweep, "elsewhere"))
+    assert words.startswith("may not change from results to another folder")
+    for problem in ("it is empty", ""):
+        monkeypatch.setattr(identity, "arrival_problem", lambda *_, said=problem: said)
+        words = identity.move_problem(op, old, moved(sweep, "s3://lab/sweep"))
+        assert words.endswith(problem)
+        assert bool(words) is bool(problem)
+
+
+def moved(sweep: Sweep, place: str) -> Any:
+    return sweep.identity_inputs(pull_to=place)
+
+
+def test_a_sweep_that_another_backend_took_over_is_not_updated_here(sweep: Sweep) -> None:
+    IDENTITY.update(sweep.op("Identity"), "id", sweep.identity, sweep.identity_inputs())
+    take_over(sweep.store, Takeover(held_by="here", taken_to="s3://team-state", by="ann", at=NOW, reason="moved"))
+    with pytest.raises(SweepstackError, match="s3://team-state") as refused:
+        IDENTITY.update(sweep.op("Identity"), "id", sweep.identity, sweep.identity_inputs())
+    assert STACK in str(refused.value)
