@@ -1,18 +1,28 @@
-"""Rules of the handlers that need no box: when a stop is refused, what rests as it should, when a sweep goes on."""
+"""Rules of the handlers that need no box: stops, rests, a sweep that goes on, what was not rented."""
 
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from sweepstack.billing.ledger import record_phase
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxState
+from sweepstack.evidence.open_evidence import Evidence
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, take_over
-from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.onbox.common.errors import EvidenceMissing, NoCapacity, PlatformError, RequestRefused, SweepstackError
+from sweepstack.onbox.host.folder_platform import LocalPlatform
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.common.tag_lock import Unanswered
 from sweepstack.provider.resources import identity, run_or_stop
+from sweepstack.provider.resources.before_renting import _running
+from sweepstack.provider.resources.create import Asking
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.status.engine.state import StackState
 from tests.unit.entries import identity_entry
@@ -105,3 +115,93 @@ def test_a_sweep_that_another_backend_took_over_is_not_updated_here(sweep: Sweep
     with pytest.raises(SweepstackError, match="s3://team-state") as refused:
         IDENTITY.update(sweep.op("Identity"), "id", sweep.identity, sweep.identity_inputs())
     assert STACK in str(refused.value)
+
+
+# Renting that makes nothing
+
+
+def answered(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, error: PlatformError, *, asked: bool) -> PlatformError:
+    """What a create raises whose platform raises this, before or after a request went out."""
+
+    def create(self: LocalPlatform, request: BoxRequest, wait: Wait) -> BoxRecord:
+        if asked:
+            request.asked(True)
+        raise error
+
+    monkeypatch.setattr(LocalPlatform, "create", create)
+    with pytest.raises(PlatformError) as raised:
+        sweep.box()
+    return raised.value
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_refused_request_is_forgotten_only_where_none_went_out(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    answered(sweep, monkeypatch, RequestRefused("no such region"), asked=asked)
+    assert [birth.asked_at is not None for birth in sweep.store.births()] == ([True] if asked else [])
+
+
+def test_what_is_not_to_be_had_says_that_nothing_was_rented(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = answered(sweep, monkeypatch, NoCapacity("none is left"), asked=False)
+    assert str(said).startswith("box box-0 was not rented: none is left\n  next ")
+
+
+def test_a_request_that_this_machine_remembers_is_on_record_and_not_sent_again(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = answered(sweep, monkeypatch, Unanswered("no answer yet", sent=NOW), asked=False)
+    (birth,) = sweep.store.births()
+    assert birth.asked_at == NOW
+    assert f"what was asked for at {NOW:%Y-%m-%d %H:%M} UTC may be there, and bill" in str(said)
+
+
+def test_what_can_t_be_put_on_record_is_not_asked_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise EvidenceMissing("no space left")
+
+    birth = Birth(
+        box="box-0",
+        generation=1,
+        tag="t",
+        platform="local",
+        account="a",
+        native_id=None,
+        price_per_hour=0.5,
+        begun_at=NOW,
+        created_at=None,
+    )
+    asking = Asking(sweep.store, birth, 60.0)
+    asking(True)
+    known = asking.birth
+    assert known.asked_at is not None
+    assert known.shown_by == known.asked_at + timedelta(seconds=paced(60.0))
+    asking(False)
+    assert (asking.birth.asked_at, asking.birth.shown_by) == (None, None)
+    monkeypatch.setattr(EvidenceStore, "write_birth", full)
+    with pytest.raises(
+        PlatformError, match="nothing was rented: that it was asked for can't be put on record: no space"
+    ):
+        asking(True)
+    asking(False)  # the next `up` is only more careful
+
+
+def test_what_runs_at_an_account_is_this_sweep_s_by_its_ledger(sweep: Sweep) -> None:
+    evidence = Evidence(sweep.identity.evidence)
+    nowhere = Evidence(evidence.uri + "-nowhere")
+    assert _running("local", None) == _running("local", nowhere) == _running("local", evidence) == (0.0, 0)
+    for box, platform, end in (("box-0", "local", False), ("box-1", "local", True), ("box-2", "other", False)):
+        for phase, price in [("running", 0.5), *([("ended", 0.0)] if end else [])]:
+            record_phase(
+                sweep.store,
+                box=box,
+                native_id=f"{platform}-{box}",
+                platform=platform,
+                account="a",
+                phase=phase,  # type: ignore[arg-type]
+                price_per_hour=price,
+                at=NOW + timedelta(hours=price == 0.0),
+            )
+    assert _running("local", Evidence(evidence.uri)) == (0.5, 1)
+    (sweep.store.root / "sweep.json").write_bytes(b"{")
+    assert _running("local", Evidence(evidence.uri)) == (0.0, 0)
