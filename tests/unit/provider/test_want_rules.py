@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,14 +17,21 @@ from sweepstack.core.resources import BoxState
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, take_over
-from sweepstack.onbox.common.errors import EvidenceMissing, NoCapacity, PlatformError, RequestRefused, SweepstackError
+from sweepstack.onbox.common.errors import (
+    EvidenceMissing,
+    NoCapacity,
+    PlatformError,
+    RequestRefused,
+    StillCreating,
+    SweepstackError,
+)
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import Unanswered
 from sweepstack.provider.resources import identity, run_or_stop
 from sweepstack.provider.resources.before_renting import _running
-from sweepstack.provider.resources.create import Asking
+from sweepstack.provider.resources.create import Asking, _link, places_of
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.status.engine.state import StackState
 from tests.unit.entries import identity_entry
@@ -184,6 +193,43 @@ def test_what_can_t_be_put_on_record_is_not_asked_for(sweep: Sweep, monkeypatch:
     ):
         asking(True)
     asking(False)  # the next `up` is only more careful
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_place_that_is_bound_to_a_region_is_the_one_that_this_box_had_last(sweep: Sweep, locked: bool) -> None:
+    for box, generation, place in (("box-0", 2, "second"), ("box-0", 1, "first"), ("box-1", 3, "another's")):
+        known = {"box": box, "generation": generation, "tag": "t", "platform": "local", "account": "a"}
+        mounts = {"durable": place, "mnt/durable": "volume-a"}
+        known |= {"native_id": place, "price_per_hour": 0.5, "begun_at": NOW, "created_at": NOW, "mounts": mounts}
+        sweep.store.write_birth(Birth.model_validate(known))
+    claim = {"tier": "durable", "region_locked": locked}
+    (place,) = places_of(
+        sweep.box_inputs(places={"durable": "/mnt/d"}, claims={"durable": claim}), sweep.store
+    ).values()
+    assert (place["path"], place.get("expect")) == ("/mnt/d", "second" if locked else None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "code", "stderr", "said"),
+    [
+        (Phase.RUNNING, 0, b"", ""),
+        (Phase.RUNNING, 1, b"read-only\n", "its volume can't be shown at /root/data: read-only"),
+        (Phase.RUNNING, 1, b"", "ln ended with 1"),
+        (Phase.STOPPED, 1, b"", ""),
+    ],
+)
+def test_a_volume_that_can_t_be_shown_where_the_job_expects_it_leaves_a_box_that_bills(
+    sweep: Sweep, phase: Phase, code: int, stderr: bytes, said: str
+) -> None:
+    ran = SimpleNamespace(returncode=code, stderr=stderr)
+    channel = SimpleNamespace(run=lambda *_, timeout: ran, absolute=lambda path: f"/box/{path}")
+    platform: Any = SimpleNamespace(over_ssh=True, channel=lambda *_: channel)
+    record = BoxRecord("local-a", "t", "here/1", phase, 0.5, NOW, location="here")
+    with pytest.raises(StillCreating) if said else nullcontext() as raised:
+        _link(sweep.op(), platform, sweep.box_inputs(links={"/root/data": "mnt/durable"}), record)
+    if raised is not None:
+        assert raised.value.identifier == "local-a"
+        assert said in raised.value.reasons[0]
 
 
 def test_what_runs_at_an_account_is_this_sweep_s_by_its_ledger(sweep: Sweep) -> None:
