@@ -95,8 +95,6 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         new = new.model_copy(update={"policy": binds.copy})
         failures = policy_limits.volume_problems(binds, new.model_dump(mode="json")) if old is None else []
         if new.guarded:
-            if new.clearance is not None:
-                new = new.model_copy(update={"clearance": None})
             failures += size_problems(old, new)
             new = new.model_copy(update={"clearance": clearance_of(op, old, new)})
         return Checked(new, [*failures, *say(op, new.model_dump(), new=old is None)])

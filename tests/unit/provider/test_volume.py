@@ -32,7 +32,7 @@ from sweepstack.operations.volumes.end_check import find_kept, take_inventory
 from sweepstack.operations.volumes.mounting_sweeps import VERB, mountings, survey, write_inventory
 from sweepstack.provider import dispatch
 from sweepstack.provider.resources.base import ReadAnswer
-from sweepstack.provider.resources.volume import clearance_of, require_as_wanted, with_volumes
+from sweepstack.provider.resources.volume import clearance_of, price, require_as_wanted, with_volumes
 from sweepstack.provider.session import Operation, Session
 from sweepstack.status.engine.state import StackState
 from sweepstack.teardown.ownership import read_owner, sign
@@ -459,6 +459,14 @@ def test_one_that_is_not_as_wanted_is_refused(wanted: dict[str, Any], there: dic
     record = VolumeRecord("volume-a", "tag", "abl", "here", **there)
     with pytest.raises(SweepstackError, match=said) if said else nullcontext():
         require_as_wanted(inputs, record)
+
+
+def test_its_price_is_what_was_told_and_else_that_of_its_gigabytes() -> None:
+    known = {"identity": "abcdefghjk", "evidence": "file://h/e", "adapter": "local", "name": "abl", "size_gb": 20}
+    for per_gb, told, there, price_now in ((0.5, None, None, 10.0), (0.5, None, 40, 20.0), (0.5, 3.0, 40, 3.0)):
+        inputs = VolumeInputs.model_validate(known | {"price_per_gb_month": per_gb})
+        seen = {"native_id": "volume-a", "location": "here", "actual_size_gb": there, "price_per_month": told}
+        assert price(inputs, VolumeState.model_validate(inputs.model_dump() | seen)) == price_now
 
 
 def test_a_platform_without_volumes_is_told_so() -> None:

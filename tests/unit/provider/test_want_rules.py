@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import Unanswered
 from sweepstack.provider.resources import identity, run_or_stop
 from sweepstack.provider.resources.before_renting import _running
-from sweepstack.provider.resources.create import Asking, _link, places_of
+from sweepstack.provider.resources.create import Asking, _born, _link, places_of, seen_of
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.status.engine.state import StackState
 from tests.unit.entries import identity_entry
@@ -230,6 +231,23 @@ def test_a_volume_that_can_t_be_shown_where_the_job_expects_it_leaves_a_box_that
     if raised is not None:
         assert raised.value.identifier == "local-a"
         assert said in raised.value.reasons[0]
+
+
+def test_what_a_platform_does_not_say_of_a_new_box_is_taken_from_what_was_shown(sweep: Sweep) -> None:
+    known = {"box": "box-0", "generation": 1, "tag": "t", "platform": "local", "account": "a", "native_id": None}
+    known |= {"price_per_hour": 0.5, "begun_at": NOW, "created_at": None, "egress_per_gb": 0.1}
+    birth = Birth.model_validate(known)
+    silent = BoxRecord("local-a", "t", "a", Phase.RUNNING, None, None, location="here")
+    assert seen_of(silent) == {}
+    for record, per_hour, egress in (
+        (silent, 0.5, 0.1),
+        (replace(silent, price_per_hour=0.7, created_at=NOW, egress_per_gb=0.2, region="EU-1"), 0.7, 0.2),
+    ):
+        _born(sweep.store, birth, record)
+        (born,) = sweep.store.births()
+        assert (born.native_id, born.egress_per_gb) == ("local-a", egress)
+        assert _running("local", Evidence(sweep.identity.evidence)) == (per_hour, 1)
+    assert seen_of(record) == {"region": "EU-1"}
 
 
 def test_what_runs_at_an_account_is_this_sweep_s_by_its_ledger(sweep: Sweep) -> None:
