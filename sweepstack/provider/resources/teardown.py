@@ -295,18 +295,16 @@ def _closing(op: Operation, facts: BoxFacts) -> Iterator[None]:
         note_end(facts, str(error))
 
 
-def record_loss(op: Operation, judgement: Judgement, why: str) -> tuple[str, ...]:
-    """Records, and warns of, the cells that have no verified copy and no sealed one on a volume that survives. Returns
-    them."""
+def record_loss(op: Operation, judgement: Judgement, why: str) -> None:
+    """Records, and warns of, the cells that have no verified copy and no sealed one on a volume that survives."""
     facts = judgement.facts
     lost = lost_cells(op, judgement)
     if not lost:
-        return ()
+        return
     with contextlib.suppress(EvidenceError), _records:
         loss = Loss(box=facts.name, native_id=facts.native_id, cells=lost, why=why, at=datetime.now(UTC))
         judgement.box.store.write_loss(loss)
     op.warn(f"box {facts.name} ({facts.native_id}): {len(lost)} cells LOST, {why}: {', '.join(lost[:8])}")
-    return lost
 
 
 def lost_cells(op: Operation, judgement: Judgement) -> tuple[str, ...]:
