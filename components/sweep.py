@@ -31,7 +31,7 @@ from sweepstack.launch import unshipped_files
 from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion, by_names_alone
 from sweepstack.launch.smoke import preview_line
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
-from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.onbox.common.units import count, spell_bytes
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import BoxPlan, Plan
@@ -177,8 +177,7 @@ def _code(fleet: Fleet, project_root: Path) -> tuple[Fleet, Code, Callable[[], l
             raise ConfigError(f"{where}: {error}", error.problems) from error
         screen.warn(f"{error}\nThe teardown goes on without it: nothing new is started, and what runs keeps its code")
         return fleet, Code(NO_CODE, "unknown: the work dir can't be had here", str(error)), list
-    count = len(shipment.files)
-    words = f"{count} file{'' if count == 1 else 's'}, {spell_bytes(shipment.bytes)}"
+    words = f"{count(len(shipment.files), 'file')}, {spell_bytes(shipment.bytes)}"
     return fleet, Code(shipment.digest, words), partial(unshipped_files.words, workdir, shipment, own)
 
 
@@ -228,9 +227,9 @@ def words(fleet: Fleet, shares: Shares) -> list[str]:
     if shares.cells:
         lines += [f"box {name}: not rented: no cell" for name in idle]
     elif idle:
-        count = len(fleet.main.roster.cells)
+        cells = len(fleet.main.roster.cells)
         lines.append(
-            f"nothing is left to train: {'the one cell is' if count == 1 else f'all {count} cells are'} verified, and "
+            f"nothing is left to train: {'the one cell is' if cells == 1 else f'all {cells} cells are'} verified, and "
             f"no box is rented. Next: sweepctl results --stack {pulumi.get_stack()}"
         )
     return lines

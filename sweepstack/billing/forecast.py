@@ -11,7 +11,7 @@ from sweepstack.billing.ledger import HOUR
 from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.journal import Journal
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def preview_line(budget: Budget, use: BudgetUse, seen: Forecast, outlook: Outloo
         words.append(seen.text(budget))
     rest = lasts(budget, use, boxes=outlook.boxes, per_hour=per_hour)
     if rest is not None and not use.over:
-        words.append(f"the rest lasts {_span(rest)} with {_boxes(outlook.boxes)}{_rate(per_hour)}")
+        words.append(f"the rest lasts {_span(rest)} with {count(outlook.boxes, 'box')}{_rate(per_hour)}")
     if use.over:
         words.append("used up: nothing more is rented; what runs goes on")
     elif seen.exceeds(budget):
@@ -102,10 +102,6 @@ def preview_line(budget: Budget, use: BudgetUse, seen: Forecast, outlook: Outloo
 
 def _span(hours: float) -> str:
     return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
-
-
-def _boxes(number: int) -> str:
-    return f"{number} box{'' if number == 1 else 'es'}"
 
 
 def _rate(per_hour: float | None) -> str:

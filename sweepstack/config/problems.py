@@ -17,6 +17,7 @@ from sweepstack.core.printable import foreign_letters, visible
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.units import count
 
 DOCS = docs_page("stack-config.md")
 _MOST_SHOWN = 40
@@ -162,14 +163,13 @@ def oddly_written(key: str) -> str:
 def refuse(mistakes: Iterable[Mistake], document: Document) -> ConfigError:
     """One error with all mistakes, in the order of the file, and the page of the docs."""
     ordered = sorted(set(mistakes), key=lambda mistake: (mistake.line, mistake.key, mistake.fix))
-    count = len(ordered)
-    head = f"{document.shown} has {count} mistake{'' if count == 1 else 's'}; nothing was rented"
+    head = f"{document.shown} has {count(len(ordered), 'mistake')}; nothing was rented"
     most = ordered[:_MOST_SHOWN]
     number_width = max(len(str(mistake.line)) for mistake in most)
     key_width = min(max(len(mistake.key) for mistake in most), _WIDEST_KEY)
     lines = [visible(without_secrets(f"line {m.line:>{number_width}}  {m.key:<{key_width}}  {m.fix}")) for m in most]
-    if count > len(most):
-        lines.append(f"… and {count - len(most)} more")
+    if more := len(ordered) - len(most):
+        lines.append(f"… and {more} more")
     body = "\n".join(f"  {line}" for line in lines)
     foot = "\n".join(f"  {line}" for line in _foot(ordered))
     return ConfigError(f"{head}\n\n{body}\n\n{foot}", [f"{document.shown} {line}" for line in lines])

@@ -21,7 +21,7 @@ from sweepstack.core.records import CellName, Record
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import EvidenceError
-from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.onbox.common.units import count, spell_bytes
 
 if TYPE_CHECKING:
     from sweepstack.core.observation import Observation
@@ -160,11 +160,11 @@ def dying(store: EvidenceStore, box: str, generation: int, journal: Journal | No
         for file in one.left
         if file.size
     ]
-    count = len(left) + sum(one.more for one in known)
-    if count:
+    left_out = len(left) + sum(one.more for one in known)
+    if left_out:
         total = spell_bytes(sum(size for size, _ in left) + sum(one.more_bytes for one in known))
         largest = ", ".join(text for _, text in sorted(left, reverse=True)[:3])
-        files = f"{count} file{'' if count == 1 else 's'}, {total}"
+        files = f"{count(left_out, 'file')}, {total}"
         words.append(f"{files}, too large, too many, or not readable: {largest}")
     return "; ".join(words)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sweepstack.core.results import axes_of, text
+from sweepstack.onbox.common.units import count
 from sweepstack.report.blocks import Block, Curve, Lines, Text
 from sweepstack.report.page_data import SweepFacts
 
@@ -38,8 +39,8 @@ def metrics(facts: SweepFacts) -> list[Block]:
             )
         )
     if facts.cells.joined:
-        tries = "of 1 cell" if facts.cells.joined == 1 else f"of {facts.cells.joined} cells"
-        blocks.append(Text(f"The curves {tries} begin with what earlier tries wrote, which no seal covers."))
+        tries = count(facts.cells.joined, "cell")
+        blocks.append(Text(f"The curves of {tries} begin with what earlier tries wrote, which no seal covers."))
     if facts.cells.sampled:
         blocks.append(Text(f"Of {facts.cells.sampled} long metrics files, pieces all over the file were read."))
     if facts.cells.not_read:

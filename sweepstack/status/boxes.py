@@ -14,7 +14,7 @@ from sweepstack.billing.deadlines import last_seen
 from sweepstack.billing.ledger import Bill, Spent
 from sweepstack.core.journal import SetupState, asked_to_stop, could_not_stop
 from sweepstack.core.paths import docs_page
-from sweepstack.onbox.common.units import parse_duration, skew_words
+from sweepstack.onbox.common.units import count, parse_duration, skew_words
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.model import Bills, BoxView, bucket_view
 from sweepstack.status.model import alarms as not_copied_alarms
@@ -125,12 +125,12 @@ def stranded_words(box_snapshot: BoxSnapshot) -> str:
     """That the runner of a box has ended before its cells: which, and what starts it again."""
     names = box_snapshot.stranded
     named = f"{', '.join(names[:3])}{', …' if names[3:] else ''}"
-    count = f"{len(names)} cell{'' if len(names) == 1 else 's'}"
+    cells = count(len(names), "cell")
     them = "it" if len(names) == 1 else "them"
     if box_snapshot.by_hand:
         wait = "waits" if len(names) == 1 else "wait"
-        return f"{count} {wait} for a session that you start by hand: {named}"
-    return f"its runner is not alive, and {count} did not finish: {named}; `pulumi up` resumes {them}"
+        return f"{cells} {wait} for a session that you start by hand: {named}"
+    return f"its runner is not alive, and {cells} did not finish: {named}; `pulumi up` resumes {them}"
 
 
 def _where(box_snapshot: BoxSnapshot) -> str:

@@ -14,7 +14,7 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.status.model import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -170,7 +170,7 @@ def _facts(snapshot: Snapshot, view: SweepView) -> Iterator[Fact]:
         yield Fact(-1, "the evidence can be read", "unknown", snapshot.evidence_problem)
     elif snapshot.evidence:
         yield Fact(-1, "the evidence can be read", "proved", snapshot.evidence, now)
-    what = f"the roster is known: {cells} cell{'' if cells == 1 else 's'}"
+    what = f"the roster is known: {count(cells, 'cell')}"
     yield Fact(0, what if cells else "the roster is known", "proved" if cells else "open", "the stack file")
     begun = min((birth.begun_at for birth in snapshot.births), default=None)
     # Box.Create writes it after its own checks, and refuses without them.

@@ -22,6 +22,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import GENESIS
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged
+from sweepstack.onbox.common.units import count
 from sweepstack.teardown import unclaimed
 from sweepstack.teardown.abandonment import VERB
 from sweepstack.teardown.approval import Judged, judge_request
@@ -92,7 +93,7 @@ class OnIt:
         cells = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         if not cells:
             return "no cell was ever given to it" if self.seen.journal.head == GENESIS else "a journal without cells"
-        return f"{len(self.cells())} cell{'' if len(self.cells()) == 1 else 's'}: {cells}"
+        return f"{count(len(self.cells()), 'cell')}: {cells}"
 
 
 @dataclass(frozen=True)
@@ -241,8 +242,7 @@ def _unsafe_words(cells: dict[str, str]) -> str:
         return "cells ran on it, and no receipt here proves a copy of them"
     named = ", ".join(f"{name} {state}" for name, state in list(cells.items())[:SHOWN])
     more = f", and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-    count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
-    return f"it holds {count} without a copy that is proved here: {named}{more}"
+    return f"it holds {count(len(cells), 'cell')} without a copy that is proved here: {named}{more}"
 
 
 def _copies(box: OrphanBox, on_it: OnIt, stores: Sequence[EvidenceStore], *, full: bool) -> tuple[list[str], bool]:

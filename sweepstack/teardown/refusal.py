@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sweepstack.billing.ledger import without_price
 from sweepstack.core.records import REFUSED
 from sweepstack.onbox.common.errors import ONLY_IF
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.platforms.registry import has_address
 from sweepstack.teardown.box_check import CellLine, Verdict
 from sweepstack.teardown.box_context import BoxFacts
@@ -57,10 +57,9 @@ def refusal_text(
         rows.append(("locked because", why))
     rows += _cell_rows(verdict.unsettled)
     dying = ", ".join(facts.kills) or "nothing"
-    count = len(verdict.unsettled)
-    rows.append(
-        ("would die", f"box {facts.name} ({facts.native_id}), its {dying}" + (f": {_cells(count)}" if count else ""))
-    )
+    bare = len(verdict.unsettled)
+    cells = f": {count(bare, 'cell')} without a verified copy" if bare else ""
+    rows.append(("would die", f"box {facts.name} ({facts.native_id}), its {dying}{cells}"))
     if verdict.unclaimed:
         rows.append(("unclaimed", verdict.unclaimed.words))
     evidence = f"the evidence at {facts.evidence}" if verdict.evidence else ""
@@ -242,10 +241,6 @@ def _cell_rows(unsettled: Sequence[CellLine]) -> list[tuple[str, str]]:
     if len(unsettled) > SHOWN:
         rows.append(("", f"… and {len(unsettled) - SHOWN} more"))
     return rows
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell{'' if count == 1 else 's'} without a verified copy"
 
 
 def give_up(stack: str, boxes: Sequence[str], when: str = GIVES_UP) -> str:

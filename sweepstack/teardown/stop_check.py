@@ -17,7 +17,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import PlatformError
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
@@ -62,8 +62,7 @@ class AtRisk:
             return f"what is on {dying}, which a stop wipes, can't be seen: {self.unknown}"
         least = "at least " if self.more else ""
         named = ", ".join(f"{path} ({size:,} bytes)" for path, size in self.largest[:SHOWN])
-        plural = "file" if self.files == 1 else "files"
-        return f"{least}{self.files} {plural}, {self.bytes / 1e6:,.1f} MB, on {dying} and nowhere else: {named}"
+        return f"{least}{count(self.files, 'file')}, {self.bytes / 1e6:,.1f} MB, on {dying} and nowhere else: {named}"
 
 
 def look_for_risk(channel: Channel, kills: Iterable[str], paths: Mapping[str, str], journal: Journal | None) -> AtRisk:

@@ -40,7 +40,7 @@ from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import No, NotYetGone, OutcomeUnknown, PlatformError, SweepstackError, Unsure
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.events.deliver import Delivery, deliver
@@ -166,8 +166,8 @@ def render(findings: Sequence[Stray], asked: Sequence[str], known: KnownStates, 
     orphans = [finding for finding in findings if finding.bills_unknown]
     free = sum(finding.stateless for finding in findings) - len(orphans)
     rate = sum(finding.price_per_hour or 0.0 for finding in orphans)
-    whole = f"{len(asked)} platform{'' if len(asked) == 1 else 's'} asked ({', '.join(asked) or 'none'})"
-    stacks = f"{len(known.states)} stack{'' if len(known.states) == 1 else 's'} of this backend"
+    whole = f"{count(len(asked), 'platform')} asked ({', '.join(asked) or 'none'})"
+    stacks = f"{count(len(known.states), 'stack')} of this backend"
     if orphans:
         out.line(
             f"audit    {len(orphans)} bill, or may, that no state knows of: at least ${spell_rate(rate)}/h",

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from sweepstack.config.secrets import is_secret_value, without_given
 from sweepstack.evidence.box_logs import SHORTEST_SECRET, masked
 from sweepstack.onbox.common.dataclass import dataclass, replace
+from sweepstack.onbox.common.units import count
 
 FIELDS = ("symptom", "cause", "fix", "reproduction")
 LEAST = {"symptom": 3, "cause": 4, "fix": 2, "reproduction": 2}
@@ -58,7 +59,7 @@ def below_the_bar(proposal: Proposal, *, log: bool, names: Mapping[str, str]) ->
     """What keeps it out, each as a sentence; none where it holds. `log`: the reproduction is lines of a log, which may
     name what they like. `names`: names of this project → what each is."""
     problems = [
-        f"{name}: say more than {len(text.split())} word{'' if len(text.split()) == 1 else 's'}"
+        f"{name}: say more than {count(len(text.split()), 'word')}"
         for name in FIELDS
         if len((text := getattr(proposal, name)).split()) < LEAST[name]
     ]

@@ -14,6 +14,7 @@ from sweepstack.config.events import Kind
 from sweepstack.core.journal import BEGINS
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.units import count
 from sweepstack.onbox.host.platform import Told
 from sweepstack.operations.events.event import Event, budget_event, stray
 from sweepstack.status.boxes import stopped_by_us, unexplained_stop
@@ -202,7 +203,7 @@ def _gone(snapshot: Snapshot, view: SweepView, box_snapshot: BoxSnapshot) -> Ite
     if ends or box.to_delete:
         return  # a person asked for it
     lost = sum(cell.state == "lost" and cell.box == box.name for cell in view.cells)
-    with_it = f", and with it {lost} cell{'' if lost == 1 else 's'} without a copy" if lost else ""
+    with_it = f", and with it {count(lost, 'cell')} without a copy" if lost else ""
     sentence = f"box {box.name} ({box.native_id}) is gone from {box.adapter}{with_it}"
     yield _event(snapshot, box_snapshot, "gone", "", sentence, f"pulumi up --stack {view.stack}")
 

@@ -35,6 +35,7 @@ from sweepstack.onbox.common.errors import (
     Unsupported,
     WrongAccount,
 )
+from sweepstack.onbox.common.units import count
 from sweepstack.onbox.host.capabilities import HasVolumes
 from sweepstack.onbox.host.platform import Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import made_by, stays_ended
@@ -144,8 +145,7 @@ class VolumeVerdict(EndVerdict):
     @property
     def cleared(self) -> str:
         """See `EndVerdict`."""
-        count = len(self.users)
-        return f"cleared: what {count} sweep{'' if count == 1 else 's'} left on it is verified elsewhere"
+        return f"cleared: what {count(len(self.users), 'sweep')} left on it is verified elsewhere"
 
 
 class VolumeEnding(Ending[VolumeVerdict]):
@@ -346,8 +346,7 @@ def end_refusal(facts: VolumeFacts, verdict: VolumeVerdict, *, stack: str) -> st
     rows.append(("give up", f'sweepctl give-up --stack {stack} data/{facts.name} --reason "…" && {up}'))
     width = max(len(label) for label, _ in rows)
     body = [f"{label:<{width}}  {text}" for label, text in rows]
-    count = len(verdict.users)
-    used = f"{count} sweep{'' if count == 1 else 's'} used it"
+    used = f"{count(len(verdict.users), 'sweep')} used it"
     return "\n".join([f"REFUSED.\nNothing was deleted. Volume {facts.name}: {used}.", "", *body])
 
 

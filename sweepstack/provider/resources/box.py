@@ -43,7 +43,7 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
     Unproved,
 )
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import HasMarket, KnowsKeys, RentsSpot
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.platforms.common.deadline import DeadlineOver
@@ -590,11 +590,11 @@ def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequen
     lines = [line.name for line in judgement.verdict.cells]
     waiting = [cell for cell in lines if not started(cells.get(cell))]
     staying = [cell for cell in lines if started(cells.get(cell)) and not _ended(cells[cell])]
-    count = f"{len(waiting)} cell{'' if len(waiting) == 1 else 's'}"
+    moving = count(len(waiting), "cell")
     rows = [
         "To move instead:",
         f"  1. undo the change, and add below boxes:   {name}: {wanted}",
-        f"  2. pulumi up --stack {stack}    (of {count} not started, {name}'s share moves; what started stays)",
+        f"  2. pulumi up --stack {stack}    (of {moving} not started, {name}'s share moves; what started stays)",
         f"  3. sweepctl wait --stack {stack} done && sweepctl finish --stack {stack} --box {old.name}",
         f"  costs     {_cost(judgement, staying)}",
         "  again     nothing that is sealed is trained or copied again; code and set-up are shipped to the new box",

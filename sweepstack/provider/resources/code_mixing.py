@@ -37,6 +37,7 @@ from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, JournalDamaged, SweepstackError
 from sweepstack.onbox.common.next_version import takes_new
+from sweepstack.onbox.common.units import count
 from sweepstack.operations.observe import observe
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
@@ -284,7 +285,7 @@ def comings_and_goings(old: QueueInputs, new: QueueInputs, ran: Collection[str],
     more, left = sorted(set(after) - set(before) - set(ran)), set(before) - set(after)
     move = sorted((left - set(ran) - set(new.dropped)) & set(new.others))
     fewer, stay = sorted(left - set(ran) - set(move)), sorted(left & set(ran) & set(own.cells) - set(new.dropped))
-    parts = [f"{len(more)} cell{'' if len(more) == 1 else 's'} more ({first_names(more)})"] if more else []
+    parts = [f"{count(len(more), 'cell')} more ({first_names(more)})"] if more else []
     parts += [f"{len(move)} to move to another box ({first_names(move)})"] if move else []
     parts += [f"{len(fewer)} taken out ({first_names(fewer)})"] if fewer else []
     parts += (

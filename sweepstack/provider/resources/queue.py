@@ -42,6 +42,7 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
+from sweepstack.onbox.common.units import count
 from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.onbox.host.platform import Platform
 from sweepstack.operations.cell_moves import find, settle
@@ -251,8 +252,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         for name in done.removed:
             op.info(f"queue of {state.box_name}: {name} taken out")
         if done.staying:
-            count = len(done.staying)
-            words = f"{count} cell{'' if count == 1 else 's'} that had not started stay{'s' if count == 1 else ''} here"
+            one = len(done.staying) == 1
+            words = f"{count(len(done.staying), 'cell')} that had not started stay{'s' if one else ''} here"
             op.info(f"queue of {state.box_name}: {words} until the box that is to have them takes them over")
         if done.waiting:
             op.info(f"queue of {state.box_name}: {len(done.waiting)} cells stay with the box that was given them first")
@@ -522,10 +523,10 @@ def _move_in(op: Operation, box: BoxContext, state: QueueState, channel: Channel
     )
     if moved.left:
         op.info(f"queue of {state.box_name}: {', '.join(moved.left)} taken out")
-    for other, count in Counter(moved.taken.values()).items():
-        op.info(f"queue of {state.box_name}: {count} cells are taken over from box {other}")
-    for why, count in Counter(moved.unknown.values()).items():
-        op.warn(f"queue of {state.box_name}: {count} cells could not be taken over ({why}); `pulumi up` tries again")
+    for other, cells in Counter(moved.taken.values()).items():
+        op.info(f"queue of {state.box_name}: {cells} cells are taken over from box {other}")
+    for why, cells in Counter(moved.unknown.values()).items():
+        op.warn(f"queue of {state.box_name}: {cells} cells could not be taken over ({why}); `pulumi up` tries again")
 
 
 def worker_failures(op: Operation, old: QueueInputs | None, new: QueueInputs) -> list[Failure]:
