@@ -160,7 +160,6 @@ class Market:
     platform: str
     refusals: list[str] = field(default_factory=list)
     offers: dict[str, list[Offer]] = field(default_factory=dict)
-    fixed_price: bool = False
     error: SweepstackError | None = None
     asked: dict[str, Constraints] = field(default_factory=dict)
 
@@ -194,7 +193,6 @@ def ask_market(config: StackConfig, name: str, rented: Mapping[str, Birth]) -> M
         platform = load_platform(profile.adapter)
         if not isinstance(platform, HasMarket):
             price = _own_price(config, name, profile.meter.price_per_hour)
-            market.fixed_price = True
             market.offers = {box: [Offer(name, "", 0, price, "")] for box in to_place(config, rented)}
             return market
         if market.refusals:

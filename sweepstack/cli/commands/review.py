@@ -77,9 +77,6 @@ def command(
     json: AsJson = False,
 ) -> int:
     """Show what a change ends, keeps and costs, before it is made. Exit 0: it may go on; 1: no; 2: could not tell."""
-    from sweepstack.cli.output import Out
-    from sweepstack.operations.sweep.target import Target
-
     if form:
         one_of(form, "markdown", "html", option="--as")
     wanted = Wanted(destroy, base, expect, request, form, tuple(output or ()))

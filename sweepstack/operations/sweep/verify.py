@@ -16,14 +16,7 @@ from sweepstack.core.workdir import located
 from sweepstack.evidence import file_index
 from sweepstack.evidence.manifest import ManifestRefused, parse_manifest
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.verify import (
-    CheckCode,
-    Progress,
-    ReadBox,
-    VerifyOutcome,
-    VerifyRequest,
-    check_code,
-)
+from sweepstack.evidence.verify import CheckCode, Progress, ReadBox, VerifyOutcome, VerifyRequest, check_code
 from sweepstack.evidence.verify import verify as verify_cells
 from sweepstack.loaders.base import some
 from sweepstack.onbox.common import box_layout

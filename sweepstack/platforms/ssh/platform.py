@@ -192,8 +192,6 @@ class SshPlatform(CanStop, ReadsVolumes, IsHost, HasPeers, PrefetchesBoxes):
         self._ask("forget_peer", native_id=native_id, account=account, peer=peer, words=words)
 
     def who_answers(self) -> list[str]:
-        from sweepstack.channel.ssh import pin_host_key
-
         try:
             way = self._host().way
         except Unreachable as error:

@@ -151,8 +151,6 @@ def _box(sources: Sources, name: str) -> BoxEntry:
     births = [birth for birth in sources.store.births() if birth.ended_at is None] if sources.store else []
     for birth in births:
         if birth.box == name and birth.native_id is not None and sources.store is not None:
-            from sweepstack.operations.strays.beside_sweep import entry_of  # in the records, not in the state
-
             return entry_of(sources.store, birth, sources.evidence or "")
     known = sorted({box.name for box in sources.state.boxes} | {birth.box for birth in births if birth.native_id})
     if any(birth.box == name for birth in births):
@@ -185,8 +183,6 @@ def _resting(sources: Sources, name: str, now: datetime) -> tuple[StillBilled, B
     births = store.births()
     for rest in still_billed(store, spent(store, now, births), births):
         if rest.box == name:
-            from sweepstack.operations.strays.beside_sweep import entry_of
-
             birth = next(birth for birth in births if birth.native_id == rest.native_id)
             return rest, entry_of(store, birth, sources.evidence or "")
     return None

@@ -12,10 +12,7 @@ from sweepstack.core.records import SETTLED, Approval, ReceiptCell
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import READER_VARIABLE, VerifyOutcome
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import (
-    EvidenceError,
-    Unsure,
-)
+from sweepstack.onbox.common.errors import EvidenceError, Unsure
 from sweepstack.operations.sweep.cell_results import artifacts_of
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.engine_mend import put_back
