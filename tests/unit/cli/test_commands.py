@@ -336,8 +336,13 @@ def test_progress_is_quiet_below_two_seconds_and_goes_to_stderr(
             time.sleep(0.02)
             more = capsys.readouterr()
             out, err = out + more.out, err + more.err
+        progress.at("lr0.3", 1_500_000, 2_500_000)
+        while "lr0.3" not in err and time.monotonic() < ends:
+            time.sleep(0.02)
+            err += capsys.readouterr().err
     assert out == ""
     assert "copying: 500.0 kB of 2.0 MB lr0.1" in err
+    assert "copying: 1.5 MB of 2.5 MB lr0.3" in err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -29,6 +29,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
 
 
 @given(tables())
+@example((["C0", "C1"], [["a", "a note that is long " * 30]]))
 def test_a_table_is_what_rich_draws(table: tuple[list[str], list[list[str]]]) -> None:
     drawn = Console(file=io.StringIO(), width=400, highlight=False, emoji=False)
     assert output.printed(output.Pipe(io.StringIO()), *table) == output.printed(drawn, *table)
@@ -43,7 +44,7 @@ def test_a_line_is_what_rich_prints(text: str) -> None:
     assert said.getvalue() == drawn.getvalue()
 
 
-@pytest.mark.parametrize("asked", [{}, {"FORCE_COLOR": "1"}])
+@pytest.mark.parametrize("asked", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}])
 def test_a_pipe_needs_no_rich_unless_it_asks_for_colours(asked: dict[str, str]) -> None:
     program = (
         "import sys; from sweepstack.cli import output\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import re
 import signal
@@ -16,6 +18,7 @@ import grpc
 import pytest
 
 import tests.unit.provider.test_host  # noqa: F401 - the real SDK of Pulumi first, for other tests of this process
+from sweepstack.provider import late_imports
 from sweepstack.provider.grpc_stubs import provider_pb2, provider_pb2_grpc
 from sweepstack.provider.wire import to_struct
 from tests.conformance.harness import harness_class
@@ -93,6 +96,12 @@ def test_a_preview_imports_the_sdk_of_its_own_platform_at_most(adapter: str, tmp
     assert found & HEAVY <= sdk_of(adapter), f"{adapter}: {sorted(found & HEAVY)}"
     parts = {name for name in _IMPORT.findall(errors.read_text()) if name.startswith(("aiohttp.", "runpod.serverless"))}
     assert not parts, f"{adapter}: the SDK's serverless half came in: {sorted(parts)}"
+
+
+def test_garbage_is_collected_once_all_is_imported() -> None:
+    """An `up` of days would keep all of it."""
+    importlib.reload(late_imports)
+    assert gc.isenabled()
 
 
 def test_a_process_that_is_asked_about_its_configuration_alone_imports_nothing_of_resources(tmp_path: Path) -> None:

@@ -87,6 +87,15 @@ def test_boxes_stand_in_the_order_of_their_numbers() -> None:
     assert [one.name for one in review.endings] == ["box-1", "box-2", "box-10"]
 
 
+def test_a_destroy_names_what_accepts_the_cells_that_failed() -> None:
+    failed = box("box-0", cells=(CellLine("a", "failed"), CellLine("b", "verified")))
+    plan = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
+    (ending,) = reviewed(live(failed), plan, destroy=True).endings
+    finish, accept = ending.next
+    assert finish.startswith("sweepctl finish ")
+    assert "give-up --stack t cell/a --reason" in accept
+
+
 def test_only_what_clears_this_end_counts() -> None:
     """A destroy does not count the stack file's approval; an `up` counts what the provider says of boxes that leave."""
     seen = live(box("box-0", proposed=True))

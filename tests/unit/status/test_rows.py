@@ -71,11 +71,13 @@ def refused() -> Receipt:
 
 
 EMPTIED = box(seen={"emptied": True})
+MUTE = second(SILENT)
+"""Would add commands to a row that does not stand alone."""
 FAILED = {"ended_at": NOW, "final": True}
 PICTURES = {
-    "its evidence was moved": sweep(box(), evidence_back="mv /b /a", evidence_problem="it is away"),
-    "the folder of a box is lost": sweep(box(seen={"folder_lost": True})),
-    "a box is another account's": sweep(box(verdict=Verdict(account_problem="it was rented by another account"))),
+    "its evidence was moved": sweep(box(), MUTE, evidence_back="mv /b /a", evidence_problem="it is away"),
+    "the folder of a box is lost": sweep(box(seen={"folder_lost": True}), MUTE),
+    "a box is another account's": sweep(box(verdict=Verdict(account_problem="it was rented by another account")), MUTE),
     "its evidence can't be opened": sweep(box(), evidence_problem="it is away"),
     "boxes beside the state": sweep(box(), orphans=(orphan(),)),
     "the end of a box is another's: its host's, or a person's": sweep(ASKED),
