@@ -48,6 +48,12 @@ class Shared:
         self.live[name] = subprocess.Popen(argv, env={**self.env, **env}, stderr=subprocess.DEVNULL)
         return self.live[name]
 
+    def halt(self, name: str) -> None:
+        """It does nothing more from here on: the system call that it was in may end after the signal was sent."""
+        self.live[name].send_signal(signal.SIGSTOP)
+        how = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        self.wait(lambda: os.waitid(os.P_PID, self.live[name].pid, how))
+
     def ended(self, name: str) -> int:
         return self.live[name].wait(SECONDS)
 
@@ -189,7 +195,7 @@ def test_a_halted_worker_with_the_lock_is_waited_for_until_a_proof_and_fenced_wh
     fill(shared, 60)
 
     def has_lock() -> bool:
-        halted.send_signal(signal.SIGSTOP)
+        shared.halt("halted")
         seen = state_of(folder) if folder.exists() else None
         if seen and not seen.free and owner_of(folder, seen.number).get("worker") == "halted":
             return True
@@ -447,7 +453,7 @@ def test_the_scratch_of_workers_that_ended_here_is_removed_and_of_no_other(share
         shared.box.add(name, stays, n=number)
         shared.start(name, **env)
         shared.wait(lambda name=name: (shared.box.control / name).exists())  # type: ignore[misc]
-    shared.live["halted"].send_signal(signal.SIGSTOP)
+    shared.halt("halted")
     shared.live["killed"].kill()
     ended = {"ended": {}, "elsewhere": {"host": "n9"}, "goes-on": {}, "mounted": {}, "linked": {}}
     begin(shared.box.home, who("unknown"))
