@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.states.fast import Fast
 from tests.states.following import DeadEnd, Walk
 from tests.states.starts import STARTS
 
+ROOT = Path(__file__).resolve().parents[2]
 FOLLOWING = "sweepstack/status/next_commands.py"
 WAYS = "sweepstack/teardown/refusal.py"
 ALLOWED = '    Row("every box may end", lambda now: not now.locked, _of_cleared),\n'
@@ -35,7 +37,7 @@ PLANTED = {
     "repeats what failed": Planted(
         # Without evidence a person is sent to the destroy, which is refused, and the refusal names no other way.
         (
-            Patch(FOLLOWING, "    if not locked:\n        return [f", "    if True:\n        return [f"),
+            Patch(FOLLOWING, "    if not now.locked:\n        return [f", "    if True:\n        return [f"),
             Patch(
                 FOLLOWING,
                 "    if not unseen:\n",
@@ -83,6 +85,19 @@ PLANTED = {
 }
 
 
+def checked(patch: Patch, root: Path) -> str:
+    """The file as it is, which has what the patch takes out, once."""
+    text = (root / patch.path).read_text()
+    assert text.count(patch.old) == 1, f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times"
+    return text
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_it_fits(kind: str) -> None:
+    for patch in PLANTED[kind].patches:
+        checked(patch, ROOT)
+
+
 FIRST, *OTHERS = PLANTED  # `make test` plays FIRST ("more than three"), `make proof` all of them
 
 
@@ -90,10 +105,8 @@ FIRST, *OTHERS = PLANTED  # `make test` plays FIRST ("more than three"), `make p
 def test_it_is_found(kind: str, new_fast: Fast) -> None:
     planted = PLANTED[kind]
     for patch in planted.patches:
-        path = new_fast.checkout / patch.path
-        text = path.read_text()
-        assert text.count(patch.old) == 1, f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times"
-        path.write_text(text.replace(patch.old, patch.new))
+        text = checked(patch, new_fast.checkout)
+        (new_fast.checkout / patch.path).write_text(text.replace(patch.old, patch.new))
     for name in ("cut",) if planted.start == "cut" else ("finished", "cleared"):
         STARTS[name].prepare(new_fast)
         if name == planted.start:

@@ -6,6 +6,8 @@ own; it has no capability besides, so the conformance suite asks of it what it a
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import re
 import shutil
@@ -291,6 +293,29 @@ def test_what_it_writes_is_formatted_whatever_the_name(tmp_path: Path, name: str
             [sys.executable, "-m", "ruff", *how, "."], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS
         )
         assert result.returncode == 0, result.stdout
+
+
+def test_what_it_writes_imports_what_is_there() -> None:
+    files = new.new_files(ROOT, CLOUD, api=True, day=date(2026, 11, 23))
+    written = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files}
+    texts = [ast.parse(text) for path, text in files.items() if path.endswith(".py")]
+    asked = [
+        (node.module, alias.name)
+        for tree in texts
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(("sweepstack", "tests"))
+        for alias in node.names
+    ]
+    assert asked
+    for module, name in asked:
+        if module in written or f"{module}.{name}" in written:
+            continue
+        there = (
+            importlib.util.find_spec(f"{module}.{name}")
+            if hasattr(importlib.import_module(module), "__path__")
+            else None
+        )
+        assert there or hasattr(importlib.import_module(module), name), f"from {module} import {name}"
 
 
 @pytest.mark.parametrize(
