@@ -197,6 +197,27 @@ def test_out_itself_may_be_a_link_into_scratch(one: Try) -> None:
     assert paths(one.seal()) == {"m.json", "log.txt"}
 
 
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda one: one.out.symlink_to(one.root / "outside"), "is no folder any more, but a link to"),
+        (lambda one: one.out.symlink_to(one.scratch.parent), "is no folder any more, but a link to"),
+        (lambda one: one.out.write_text(""), "is no folder any more"),
+        (lambda one: None, "can't be read"),
+    ],
+    ids=["elsewhere", "above scratch", "a file", "gone"],
+)
+def test_out_that_is_no_folder_of_the_cell_is_no_result(one: Try, make: Callable[[Try], object], reason: str) -> None:
+    for folder in (one.root / "outside", one.scratch.parent):
+        folder.mkdir(exist_ok=True)
+        (folder / "m.json").write_text("{}")
+    one.out.rename(one.out.with_name("away"))
+    make(one)
+    with pytest.raises(FilesFailure, match=reason):
+        one.seal()
+    assert list(one.cells.iterdir()) == []
+
+
 def swap_file(one: Try) -> None:
     (one.out / "d/x").unlink()
     (one.out / "d/x").symlink_to(one.root / "outside/x")

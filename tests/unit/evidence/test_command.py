@@ -16,7 +16,7 @@ import pytest
 
 from sweepstack.evidence.verify import CheckCode, check_code
 from sweepstack.loaders.base import LoadResult, PlainSpec
-from sweepstack.loaders.command import Check
+from sweepstack.loaders.command import Check, environment
 from sweepstack.loaders.load import load
 from sweepstack.loaders.pool import FileToRead, read_all
 from sweepstack.onbox.common.errors import ConfigError
@@ -113,6 +113,24 @@ def test_an_exit_code_is_no_answer(code: CheckCode, tmp_path: Path) -> None:
     path.write_bytes(b"x")
     result = load(str(path), PlainSpec("command", run="exit 0 # {file}", trust=True), check=Check(code.root, 60.0))
     assert (result.ok, result.unknown) == (False, True)
+
+
+def test_without_a_worker_it_has_a_deadline_too(code: CheckCode, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+    run = """echo '{"ok": true}'; exec sleep 600 # {file}"""
+    result = load(str(path), PlainSpec("command", run=run, trust=True), check=Check(code.root, 0.2))
+    assert (result.ok, result.unknown) == (False, True)
+    assert result.reasons == ("its check did not end within 0 s",)
+
+
+def test_without_a_worker_it_sees_nothing_of_ours_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    found = environment(tmp_path)
+    assert "hunter2" not in found.values()
+    assert (found["LANG"], found["HOME"]) == ("de_DE.UTF-8", str(tmp_path))
 
 
 def test_it_is_given_the_file_and_the_work_dir(work: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_keys_are_columns(tmp_path: Path) -> None:
     other = read(tmp_path, "step;loss\n1;2\n", "loss")
     assert other.reasons == ("lacks loss",)
     assert "commas are what separates" in other.notes[0]
+    assert read(tmp_path, "loss\n2\n").notes == ()
 
 
 @pytest.mark.parametrize("bad", ["nan", "NaN", " inf ", "-Infinity", "1e999", '"nan"'])
@@ -79,6 +80,7 @@ def test_empty_fields_among_numbers_are_noted(tmp_path: Path) -> None:
         ('step,loss\n1,"0.5"x\n', "is not CSV at line 2"),
         ("step\n" + "x" * 1_100_000 + "\n", "is not CSV at line 2 (field larger than field limit"),
         (bytes(1000), "has a header and no row"),
+        (",".join(map(str, range(100_001))) + "\n", "has 100,001 columns, 100,000 at most"),
     ],
 )
 def test_what_is_no_table_says_so(tmp_path: Path, text: str | bytes, reason: str | None) -> None:

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweepstack.loaders import zipdir
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
 from sweepstack.loaders.scan import BLOCK
 
 LONG = np.linspace(-1, 1, 400_000)
+F4 = "'descr': '<f4', 'fortran_order': False"
 RECORD = np.dtype([("step", "i4"), ("loss", "f8"), ("pair", "f4", (2,)), ("tag", "U3")])
 
 
@@ -120,6 +122,13 @@ def test_one_array(path: Path) -> None:
     assert npy(path.with_suffix(".npz")).reasons == ("is an npz file: say load: npz",)
 
 
+@pytest.mark.parametrize(("version", "name"), [((2, 0), "\u00e9"), ((3, 0), "\u0436")])
+def test_names_of_fields_are_read_as_their_version_writes_them(path: Path, version: tuple[int, int], name: str) -> None:
+    with path.open("wb") as handle:
+        np.lib.format.write_array(handle, np.zeros(3, [(name, "f4")]), version=version)
+    assert npy(path).reasons == ()
+
+
 def test_objects_are_refused_and_never_unpickled(path: Path, save: Callable[..., None], tmp_path: Path) -> None:
     flag = tmp_path / "unpickled"
 
@@ -179,6 +188,12 @@ def test_every_flipped_byte_of_an_array_is_found(path: Path) -> None:
         (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}") + bytes(9), "cut off or too long"),
         (header_of(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 40}, {1 << 40})}}"), "cut off or too"),
         (header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)}"), "holds no numbers"),
+        (header_of(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({65 * '1,'})}}") + bytes(4), "65 dimensions"),
+        (b"\x93NUMPY\x02\x00\x00\x00", "is of numpy's format 2"),
+        (header_of(f"{{{F4}, 'shape': (2,), 'more': 1}}", version=3) + bytes(8), "does not read"),
+        (header_of(f"{{{F4}, 'shape': [2]}}", version=3) + bytes(8), "does not read"),
+        (header_of("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", version=3) + bytes(8), "does not read"),
+        (header_of(f"{{{F4}, 'shape': (2,)}}".ljust(10_001), version=3) + bytes(8), "does not read"),
     ],
 )
 def test_headers_made_to_mislead_are_refused(path: Path, data: bytes, reason: str) -> None:
@@ -211,6 +226,55 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(path: Path) -> None:
     path.write_bytes(bytes(data))
     assert "as a zip bomb does; judge it by load: command" in npz(path).reasons[0]
     assert npz(path).unsupported
+
+
+def test_a_part_that_is_shorter_than_all_say_is_refused(path: Path) -> None:
+    """Its own header and the directory speak of more bytes than it unpacks to, and its CRC is that of those."""
+    whole = npy_bytes(LONG)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.npy", whole[:-8])
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<L", data, data.rindex(b"PK\x01\x02") + 24, len(whole))
+    path.write_bytes(bytes(data))
+    assert npz(path).reasons == ("w.npy is shorter than it says",)
+
+
+def test_a_part_without_a_byte_has_a_crc_too(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.npy", npy_bytes(LONG))
+        archive.writestr("notes.txt", "")
+    assert npz(path).ok
+    data = bytearray(path.read_bytes())
+    for magic, offset in ((b"PK\x03\x04", 14), (b"PK\x01\x02", 16)):
+        data[data.rindex(magic) + offset] ^= 1
+    path.write_bytes(bytes(data))
+    assert npz(path).reasons == ("notes.txt does not unpack (BadZipFile)",)
+
+
+def test_a_part_inside_of_another_one_is_refused(path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("b.npy", npy_bytes(LONG[:9]))
+        info = archive.getinfo("b.npy")
+    stored = inner.getvalue()[: archive.start_dir]
+    outer = npy_bytes(np.frombuffer(stored, "u1"))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", outer)
+        info.header_offset = 30 + len("a.npy") + outer.index(stored)
+        archive.filelist.append(info)
+    assert npz(path).reasons == ("b.npy overlaps another part, or something stands before it",)
+
+
+def test_what_zipfile_does_not_open_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy reads with it. It takes a part's name for one of another alphabet than the directory does."""
+    arrays = {"\u00e9": LONG}
+    np.savez(path.with_suffix(".npz"), **arrays)
+    data = bytearray(path.with_suffix(".npz").read_bytes())
+    data[7] &= ~0x08 & 0xFF  # of the flags in the part's own header: UTF-8
+    path.write_bytes(bytes(data))
+    assert npz(path).reasons == ("\u00e9.npy can't be opened (BadZipFile)",)
+    monkeypatch.setattr(zipdir, "MAX_PARTS", 0)
+    assert "has 1 parts, 0 at most" in npz(path).reasons[0]
 
 
 def test_zeros_that_shrink_a_thousandfold_are_no_bomb(path: Path) -> None:

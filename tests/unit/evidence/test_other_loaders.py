@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from sweepstack.loaders import json_file
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
 
@@ -136,3 +137,11 @@ def test_json_keys_are_those_at_the_top(path: Path) -> None:
 @pytest.mark.parametrize("text", [b"{", b"{'a': 1}", b"\xff", b"[" * 200_000, b'{"a":' + b"9" * 5000 + b"}", b" "])
 def test_what_is_not_json_says_so(path: Path, text: bytes) -> None:
     assert "is not JSON" in judge(path, text).reasons[0]
+
+
+def test_json_that_is_too_large_is_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_file, "MAX_BYTES", 8)
+    assert judge(path, '{"a": 1}').ok
+    found = judge(path, '{"a": 11}')
+    assert (found.ok, found.unsupported) == (False, True)
+    assert "is too large for JSON: 9 bytes, 8 at most" in found.reasons[0]

@@ -11,6 +11,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
+from sweepstack.loaders import parquet_file
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
 
@@ -60,6 +61,27 @@ def test_what_is_none(tmp_path: Path) -> None:
         path.write_bytes(bad)
         assert not read(path).ok
     assert not read(write(path, loss=arrow.array([], arrow.float32()))).ok
+
+
+def test_a_column_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = [arrow.array([1.0]), arrow.array([2.0])]
+    parquet.write_table(arrow.Table.from_arrays(columns, names=["loss", "loss"]), path)
+    assert read(path).reasons == ("names a column twice",)
+
+
+def test_what_is_beyond_a_limit_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", step=[1], loss=[0.5])
+    monkeypatch.setattr(parquet_file, "MAX_COLUMNS", 1)
+    assert "has 2 columns, 1 at most" in read(path).reasons[0]
+    assert read(path).unsupported
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise arrow.ArrowMemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(parquet, "ParquetFile", full)
+    found = read(path)
+    assert (found.unknown, found.reasons) == (True, ("needs more memory than a reader is given",))
 
 
 def test_a_flipped_bit_in_a_page_is_seen(tmp_path: Path) -> None:

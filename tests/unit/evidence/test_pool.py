@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweepstack.loaders import pool
+from sweepstack.loaders import pool, worker
 from sweepstack.loaders.base import PlainSpec
 from sweepstack.loaders.pool import FileToRead, WorkersBroken, read_all, worker_environment
 from tests.unit.evidence.torchzip import Blob, View, save, tensor
@@ -69,6 +70,7 @@ def test_workers_know_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     names = set(log.read_text().split())
     assert names <= {"PATH", "HOME", "LANG", "LC_CTYPE", *pool.THREAD_CAPS}
     assert worker_environment()["OMP_NUM_THREADS"] == "1"
+    assert worker_environment()["PATH"] == os.environ["PATH"]
 
 
 def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
@@ -80,6 +82,62 @@ def test_workers_say_whether_they_could_reach_a_network(tmp_path: Path) -> None:
         check=True,
     ).stdout
     assert result.network is (can.strip() == "False")
+
+
+def test_who_leaves_the_network_says_so_and_reaches_nothing() -> None:
+    """Where the kernel lets a process leave it, ours has to have left; where not, it must not say so."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = (
+            "import ctypes, os, socket\nfrom sweepstack.loaders.confine import leave_network\n"
+            "flags = (0x40000000, 0x50000000) if hasattr(os, 'sched_getaffinity') else ()\n"
+            "could = False\n"
+            "for one in flags:\n"
+            "    if not (child := os.fork()):\n"
+            "        os._exit(ctypes.CDLL(None).unshare(one) != 0)\n"
+            "    could = could or os.waitpid(child, 0)[1] == 0\n"
+            "left = leave_network()\n"
+            f"reached = socket.socket().connect_ex(('127.0.0.1', {server.getsockname()[1]})) == 0\n"
+            "print(could, left, not reached)"
+        )
+        said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.split() in (["True"] * 3, ["False"] * 3)
+
+
+def test_what_a_reader_did_not_foresee_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One such file must not end the reading of all others."""
+
+    def defect(*_: Any, **__: Any) -> Any:
+        raise RecursionError
+
+    monkeypatch.setattr(worker, "load", defect)
+    asked = {"files": [["/a", None, None, 1]], "specs": [], "reader": "restricted", "seconds": 9, "check": None}
+    monkeypatch.setattr(worker, "_limit", lambda *_: None)
+    ((row,), _) = worker._read(asked, lambda _: None).values()
+    assert row[:2] == (False, ("could not be read (RecursionError)",))
+
+
+def test_a_worker_that_ran_a_command_serves_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    path = tmp_path / "a.json"
+    path.write_text("{}")
+    started: list[Any] = []
+    popen = pool.subprocess.Popen
+    monkeypatch.setattr(pool.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1])
+    command = PlainSpec("command", run="""echo '{"ok": true}' # {file}""", trust=True)
+    for spec, count in ((command, 3), (PlainSpec("json"), 1)):
+        started.clear()
+        jobs = [FileToRead(str(path), spec, None, None, str(tmp_path))] * 3
+        assert all(result.ok for _, result in read_all(jobs, workers=1)), spec.load
+        assert len(started) == count, spec.load
+
+
+def test_after_a_stop_no_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it comes between the death of one and its replacement."""
+    monkeypatch.setattr(pool.subprocess, "Popen", None)
+    slot = pool._Slot("restricted", pool.deadline_for, None)
+    slot.stop()
+    with pytest.raises(pool._Died):
+        slot._worker()
 
 
 def test_a_hung_worker_is_killed_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,30 @@ def test_a_tensor_that_the_memory_can_not_hold_is_no_damage(torch: Any, tmp_path
     assert "could not be checked number by number" in found.reasons[0]
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_a_checkpoint_that_the_memory_can_not_hold_is_no_damage(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "best.pt"
+    torch.save({"w": torch.ones(5)}, path)
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(torch, "load", full)
+    found = load(str(path), PlainSpec("torch"), reader="torch")
+    assert (found.unknown, found.reasons) == (True, ("needs more memory than a reader is given",))
+
+
+def test_both_say_of_the_same_tensors_that_they_are_untrained(torch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "best.pt"
+    for w, notes in ((torch.ones(5), ("looks untrained: every number is the same within w",)), (torch.rand(5), ())):
+        torch.save({"w": w}, path)
+        assert [result.notes for result in both(path)] == [notes] * 2
+    torch.save({"w": torch.tensor([1e300, 1.0], dtype=torch.float64)}, path)  # no float32 holds it
+    assert [result.reasons for result in both(path)] == [(), ()]
+
+
 def test_both_readers_make_one_receipt(torch: Any, world: World) -> None:
     model, optimizer = trained(torch)
     path = world.folder / "best.pt"

@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.loaders.base import LoadResult, PlainSpec
 from sweepstack.loaders.load import load
-from tests.unit.evidence.torchzip import Blob, Calls, Global, Parameter, View, bf16, save, tensor
+from tests.unit.evidence.torchzip import Blob, Calls, Global, Parameter, View, bf16, dump, save, tensor
 
 ONES = np.ones((4, 6), np.float32)
 V3 = Global("torch._utils", "_rebuild_tensor_v3")
@@ -100,6 +100,7 @@ def test_integers_that_look_like_nan_are_integers(path: Path) -> None:
         ("float8_e5m2", [0x7C, 0xFC, 0x7F, 0x7B], 3),
         ("float8_e5m2fnuz", [0x80, 0x7F, 0xFF], 1),
         ("float8_e8m0fnu", [0xFF, 0x7F], 1),
+        ("float8_e4m3fnuz", [0x80, 0x80], 2),
         ("uint16", [0x7C, 0x7F], 0),
     ],
 )
@@ -210,8 +211,8 @@ def test_what_helps_is_said_with_each_name_that_is_refused(path: Path, name: str
 @pytest.mark.parametrize(
     ("compression", "reason"),
     [
-        (zipfile.ZIP_STORED, "was damaged before it was sealed"),
-        (zipfile.ZIP_DEFLATED, "archive/data/0 does not unpack"),
+        (zipfile.ZIP_STORED, "was damaged before it was sealed: CRC of {} differs"),
+        (zipfile.ZIP_DEFLATED, "{} does not unpack"),
     ],
 )
 def test_damage_is_damage_also_in_a_file_that_this_reader_does_not_take(
@@ -219,11 +220,14 @@ def test_damage_is_damage_also_in_a_file_that_this_reader_does_not_take(
 ) -> None:
     noise = np.random.default_rng(0).standard_normal(400).astype(np.float32)
     save({"w": tensor(noise), "x": Calls(Global("argparse", "Namespace"), ())}, path, compression=compression)
-    data = bytearray(path.read_bytes())
-    data[data.index(b"archive/data/0") + 900] ^= 1
-    path.write_bytes(bytes(data))
-    found = prove(path)
-    assert (found.unsupported, found.reasons[0].startswith(reason)) == (False, True), found.reasons
+    good = path.read_bytes()
+    for part, behind in (("archive/data/0", 900), ("archive/data.pkl", 100)):
+        data = bytearray(good)
+        data[data.index(part.encode()) + behind] ^= 1
+        path.write_bytes(bytes(data))
+        found = prove(path)
+        assert found.reasons[0].startswith(reason.format(part)), found.reasons
+        assert not found.unsupported
 
 
 def protocol2(*parts: bytes) -> bytes:
@@ -305,13 +309,123 @@ def test_tensors_that_leave_their_storage_are_refused(path: Path, view: View, re
     assert reason in prove(path, {"good": tensor(ONES), "w": view}).reasons[0]
 
 
-def test_a_storage_cannot_be_two_number_types(path: Path) -> None:
-    blob = Blob(ONES.tobytes())
-    alias = View(Blob(b"", "i4", count=24), 0, (24,), (1,))
-    save({"a": View(blob, 0, (24,), (1,)), "b": alias}, path)
-    data = path.read_bytes()
-    assert "holds 0 bytes" in prove(path).reasons[0]
-    assert data
+class Same(Blob):
+    """Another storage that is called as the one before it."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Blob)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def untyped(data: bytes, *dtypes: str) -> list[View]:
+    """One storage without a type, looked at as numbers of each type."""
+    blob, rest = Blob(data, "u1", global_=Global("torch.storage", "UntypedStorage")), (False, OrderedDict())
+    return [View(blob, 0, (1,), (1,), V3, (*rest, Global("torch", dtype))) for dtype in dtypes]
+
+
+@pytest.mark.parametrize(
+    ("views", "reason"),
+    [
+        (
+            [View(one(ONES.tobytes(), kind), 0, (24,), (1,)) for one, kind in ((Blob, "f4"), (Same, "i4"))],
+            "is said to be",
+        ),
+        (untyped(ONES.tobytes(), "int32", "float32"), "is looked at as two number types"),
+        (untyped(b"abc", "float16"), "does not hold whole numbers"),
+    ],
+)
+def test_a_storage_is_of_one_number_type(path: Path, views: list[View], reason: str) -> None:
+    """Else its numbers would be judged as what they are not: a NaN is a whole number, too."""
+    found = prove(path, views)
+    assert reason in found.reasons[0]
+    assert found.unsupported
+
+
+def calls(name: str, *arguments: Any) -> Calls:
+    """Calls a function of torch."""
+    module, _, last = f"torch.{name}".rpartition(".")
+    return Calls(Global(module, last), arguments)
+
+
+def sparse(layout: str, *data: Any) -> Calls:
+    """A sparse tensor; a list in `data` is an index."""
+    parts = [tensor(np.array(one), "i8") if isinstance(one, list) else one for one in data]
+    return calls("_utils._rebuild_sparse_tensor", calls("serialization._get_layout", layout), tuple(parts))
+
+
+def quantized(numbers: int, *quantizer: Any) -> Calls:
+    """A tensor of so many bytes, quantized."""
+    return calls("_utils._rebuild_qtensor", Blob(bytes(numbers), "i1"), 0, (numbers,), (1,), quantizer, False, {})
+
+
+def ones(count: int) -> View:
+    """So many numbers."""
+    return tensor(np.ones(count, np.float32))
+
+
+NAN = tensor(np.array([np.nan, 1], np.float32))
+FIT = "whose indices do not fit its size"
+REBUILD_V2 = Global("torch._utils", "_rebuild_tensor_v2")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (sparse("torch.sparse_coo", [[0, 0, 1, 1], [0, 1, 0, 1]], ones(4), (2, 2), True), ""),
+        (sparse("torch.sparse_coo", [[1, 0], [0, 1]], ones(2), (2, 2), True), FIT),
+        (sparse("torch.sparse_coo", [0, 1], ones(2), (3,)), FIT),
+        (sparse("torch.sparse_coo", [[0, 1]], ones(3), (3,)), FIT),
+        (sparse("torch.sparse_csr", [0, 1, 2], [[0], [1]], ones(2), (2, 2)), FIT),
+        (sparse("torch.sparse_csr", [0, 1, 2], [0, 1], ones(3), (2, 2)), FIT),
+        (sparse("torch.sparse_csr", [0, 2], [0, 1], ones(2), (2, 2)), FIT),
+        (sparse("torch.sparse_odd", [0, 2], [0, 1], ones(2), (2, 2)), "of a layout that this reader does not take"),
+        (sparse("torch.sparse_coo", 7, ones(2), (3,)), "is not made of tensors and a size"),
+        (sparse("torch.sparse_coo", [[0, 1]], ones(2), (-3,)), "is not made of tensors and a size"),
+        (quantized(3, Global("torch", "per_tensor_affine"), 0.1, 0), ""),
+        (quantized(3, Global("torch", "per_tensor_affine"), np.nan, 0), "1 non-finite (x)"),
+        (quantized(3, Global("torch", "per_tensor_symmetric"), 0.1, 0), "quantized in a way that this reader"),
+        (quantized(3, Global("torch", "per_channel_affine"), ones(3), ones(3), 0), ""),
+        (quantized(3, Global("torch", "per_channel_affine"), ones(2), ones(2), 0), "not one scale and one zero point"),
+        (quantized(3, Global("torch", "per_channel_affine"), ones(3), ones(3), 1), "not one scale and one zero point"),
+        (calls("_utils._rebuild_parameter", "text", True, {}), "a parameter is not made of a tensor"),
+        (
+            calls("_tensor._rebuild_from_type_v2", REBUILD_V2, Global("torch", "Tensor"), NAN.__reduce__()[1], {}),
+            "1 non-finite (x)",
+        ),
+        (
+            calls("_tensor._rebuild_from_type_v2", REBUILD_V2, Global("torch", "int8"), NAN.__reduce__()[1], {}),
+            "of a class that is not on the reader's list",
+        ),
+        (Calls(Global("collections", "Counter"), ({"m": NAN},)), "1 non-finite (x.m)"),
+        (Calls(Global("_codecs", "encode"), ("text", "utf-8")), "bytes are not written the way"),
+        (Calls(Global("builtins", "bytearray"), ("text",)), "a bytearray is not made of bytes"),
+    ],
+)
+def test_what_torch_s_functions_build_is_judged_as_torch_does(path: Path, value: Calls, reason: str) -> None:
+    found = prove(path, {"w": tensor(np.arange(3, dtype=np.float32)), "x": value})
+    assert found.ok == (not reason), found.reasons
+    assert reason in "".join(found.reasons)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80\x02}", b"\x80\x02X\xff\x00\x00\x00."])
+def test_a_pickle_that_is_cut_is_damaged(path: Path, data: bytes) -> None:
+    save({"w": tensor(ONES)}, path, pickle_bytes=data)
+    found = prove(path)
+    assert (found.unsupported, found.reasons[0].startswith("data.pkl does not unpickle")) == (False, True), found
+
+
+def test_what_a_pickle_refers_to_is_a_storage(path: Path) -> None:
+    root = {"w": tensor(ONES)}
+    data = dump(root)[0]
+    assert data.count(b"storage") == 1
+    save(root, path, pickle_bytes=data.replace(b"storage", b"modules"))
+    assert prove(path).reasons == ("data.pkl refers to something that is not a storage",)
+
+
+def test_a_version_that_is_a_novel_is_not_read(path: Path) -> None:
+    found = prove(path, {"w": tensor(ONES)}, extra={"version": b"3".ljust(33)})
+    assert "archive/version is too large: 33 bytes, 32 at most" in found.reasons[0]
 
 
 def test_missing_parts_are_missed(path: Path) -> None:
@@ -381,6 +495,40 @@ def test_directories_made_to_mislead_are_refused(path: Path) -> None:
     assert "runs into the zip directory" in prove(path).reasons[0] or "overlaps" in prove(path).reasons[0]
     path.write_bytes(b"#!/bin/sh\n" + good)
     assert "is not a torch zip file" in prove(path).reasons[0]
+
+
+END = "has a damaged end of its zip directory"
+WALK = "has a damaged zip directory"
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "layout", "value", "reason"),
+    [
+        (b"archive/data/0", 34, "<H", 1, "archive/data/0 lies in another file of several"),
+        (b"archive/data/0", 38, "<L", 0x10, "archive/data/0 is a folder"),
+        (
+            b"archive/data/0",
+            46 + len("archive/data/"),
+            "<B",
+            ord("7"),
+            "archive/data/7 is not where the zip directory says",
+        ),
+        (b"archive/.data/serialization_id", 20, "<Q", 99 | 99 << 32, "serialization_id runs into the zip directory"),
+        (None, 4, "<H", 1, END),  # in another file of several
+        (None, 8, "<H", 1, END),  # of six entries one is here
+        (None, 12, "<L", 1 << 20, "is cut off or damaged: no zip directory"),
+        (None, 16, "<L", 1, END),
+        (None, 20, "<H", 5, END),  # a comment that is not there
+        (None, 8, "<L", 4 | 4 << 16, WALK),
+        (None, 8, "<L", 6 | 6 << 16, WALK),
+    ],
+)
+def test_each_field_of_the_directory_and_of_its_end_has_to_fit(
+    path: Path, part: bytes | None, place: int, layout: str, value: int, reason: str
+) -> None:
+    save({"a": tensor(ONES)}, path)
+    patch(path, place + (central(path, part) if part else path.stat().st_size - 22), layout, value)
+    assert reason in prove(path).reasons[0]
 
 
 def test_two_parts_of_one_name_are_refused(path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import shutil
+import struct
 import sys
 import tomllib
 from collections.abc import Callable
@@ -155,9 +156,49 @@ def no_map(folder: Path) -> str:
     return "has no weight_map"
 
 
+def gap(folder: Path) -> str:
+    """Two tensors that lie over each other, and bytes that none has: in all, as long as it should be."""
+    header = {"layers.2.weight": [0, 16], "layers.2.bias": [8, 32]}
+    write_header(folder / shard(2), json.dumps({name: {"data_offsets": at} for name, at in header.items()}), 32)
+    return f"{shard(2)}: layers.2.bias does not lie where its neighbour ends"
+
+
+def cut_in_its_header(folder: Path) -> str:
+    """The first bytes of a shard."""
+    (folder / shard(2)).write_bytes((folder / shard(2)).read_bytes()[:20])
+    return f"{shard(2)} is no safetensors file, or cut off in its header"
+
+
+def no_offsets(folder: Path) -> str:
+    """A header that says of no tensor where it lies."""
+    write_header(folder / shard(2), '{"layers.2.weight": {}, "layers.2.bias": 7}', 0)
+    return f"{shard(2)} has a header without offsets"
+
+
+def no_object(folder: Path) -> str:
+    """A list for an index."""
+    (folder / "model.safetensors.index.json").write_text("[]")
+    return "model.safetensors.index.json is not a JSON object"
+
+
+def tensor_twice(folder: Path) -> str:
+    """Of two places for one tensor JSON takes the last."""
+    index = folder / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace("layers.2.bias", "layers.1.bias"))
+    return "model.safetensors.index.json names a key twice: layers.1.bias"
+
+
+def write_header(path: Path, header: str, size: int) -> None:
+    """A shard by hand: its header, and so many bytes."""
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(size))
+
+
+WHOLE_OR_NOT = [missing, cut, twice, swapped, named_and_absent, foreign_tensor, foreign_shard, of_fewer, elsewhere]
+
+
 @pytest.mark.parametrize(
     "hurt",
-    [missing, cut, twice, swapped, named_and_absent, foreign_tensor, foreign_shard, of_fewer, elsewhere, no_map],
+    [*WHOLE_OR_NOT, no_map, gap, cut_in_its_header, no_offsets, no_object, tensor_twice],
     ids=lambda hurt: hurt.__name__,
 )
 def test_each_way_that_a_model_is_not_whole_is_named(
