@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweepstack.onbox.runner.checkpoint_sets import KEEP, Changing, NoSuchSet, Sets
+from sweepstack.onbox.runner import checkpoint_sets
+from sweepstack.onbox.runner.checkpoint_sets import KEEP, Changing, NoSuchSet, Sets, Superseded
 from tests.onbox.sets_world import CELL, WHERE, WORK, Killed, TestBox, World
 
 SAVES = ("replace", "in place", "rotate", "rename")
@@ -266,9 +267,56 @@ def test_a_set_that_is_damaged_in_the_bucket_is_left_out(world: World) -> None:
         TestBox(world).sets.bring()
 
 
+def test_what_the_bucket_has_not_got_whole_makes_no_set(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said yes, and the last byte is not there: else the set before would go for a set that nothing can load."""
+    store = world.store
+    world.save(world.owner, "replace")
+    with monkeypatch.context() as short:
+        short.setattr(store, "_send_one", lambda one, target: store._put(target, one.read_bytes()[:-1]))
+        with pytest.raises(OSError, match="is not there, or not whole, after it was copied"):
+            world.owner.sets.copy(0.0, 0.0)
+    assert not any("/lists/" in name for name in objects(world))
+    assert world.owner.sets.copy(0.0, 0.0)
+
+
+def test_what_an_older_commit_copied_has_to_come_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = world.store
+    store._put(store.root / WHERE / "checkpoints" / CELL / WORK / "model", b"weights")
+    fresh = TestBox(world)
+    with monkeypatch.context() as short:
+        short.setattr(store, "take", lambda _, names, folder: [store._put(folder / name, b"weig") for name in names])
+        with pytest.raises(NoSuchSet, match="model did not come whole"):
+            fresh.sets.bring()
+    assert fresh.content() == {}
+    fresh.sets.bring()
+    assert fresh.content() == {"model": "weights"}
+
+
+def test_boxes_that_claim_at_the_same_time_again_and_again_copy_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, put = world.store, world.store._put
+
+    def both(path: Path, data: bytes) -> None:
+        put(path, data)
+        generation = path.parent.name.partition("-")[0]
+        put(path.parent.with_name(f"{generation}-z") / path.name, data)
+
+    monkeypatch.setattr(store, "_put", both)
+    with pytest.raises(Superseded, match=r"at the same time: 0+\d-z"):
+        TestBox(world).sets.bring()
+
+
 @pytest.mark.parametrize(
     "wrong",
-    ['{"files": [], "links": {}}', '{"files": {}, "links": []}', '{"files": {"a": [[], 1, 2, "x"]}, "links": {}}'],
+    [
+        '{"files": [], "links": {}}',
+        '{"files": {}, "links": []}',
+        '{"files": {"a": [[], 1, 2, "x"]}, "links": {}}',
+        '{"files": {}, "links": {"../b": "a"}}',
+        '{"files": {}, "links": {"/b": "a"}}',
+        '{"files": {}, "links": {"b": 1}}',
+    ],
 )
 def test_a_list_of_another_form_is_left_out(world: World, wrong: str) -> None:
     world.save(world.owner, "replace")
@@ -280,6 +328,41 @@ def test_a_list_of_another_form_is_left_out(world: World, wrong: str) -> None:
     fresh = TestBox(world)
     assert "can't be read" in fresh.sets.bring()
     assert fresh.content() == saved
+
+
+@pytest.mark.parametrize("name", ["../model", "/model", "a/../../model"])
+def test_a_list_whose_files_lie_elsewhere_is_left_out(world: World, name: str) -> None:
+    """What is in a bucket writes nothing outside of the folder of its checkpoints."""
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    saved = world.owner.content()
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    newest = max(world.store.root.rglob("lists/*"))
+    newest.write_text(newest.read_text().replace('"model":', f'"{name}":'))
+    fresh = TestBox(world)
+    assert f"{name} is not there" in fresh.sets.bring()
+    assert fresh.content() == saved
+
+
+def test_a_file_that_comes_while_the_others_are_held_is_of_the_set(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save of several files: its index is there before its last part."""
+    late, link = world.owner.folder / "part-2", checkpoint_sets.linked
+
+    def linked(source: Path, target: Path) -> bool:
+        if not late.exists():
+            late.write_text("2")
+        return link(source, target)
+
+    world.save(world.owner, "replace")
+    monkeypatch.setattr(checkpoint_sets, "linked", linked)
+    assert world.owner.sets.copy(0.0, 0.0)
+    fresh = TestBox(world)
+    fresh.sets.bring(claim=False)
+    assert fresh.content() == world.owner.content()
+    assert "part-2" in fresh.content()
 
 
 def test_a_fetch_that_was_cut_goes_on_and_counts_only_whole(world: World) -> None:
@@ -354,11 +437,12 @@ def test_what_a_spoiled_copy_sent_is_not_taken_for_there(world: World) -> None:
     assert fresh.content() == world.owner.content()
 
 
-def test_a_pointer_in_a_text_file_is_never_half(world: World) -> None:
+@pytest.mark.parametrize("before", ["999", ""])
+def test_a_pointer_in_a_text_file_is_never_half(world: World, before: str) -> None:
     """`latest.txt` has a name of what grows, and is written anew: 999, 1000."""
     pointer = world.owner.folder / "latest.txt"
     world.save(world.owner, "replace")
-    pointer.write_text("999")
+    pointer.write_text(before)
     begin = world.store.calls
 
     def at(call: int, done: bool) -> None:

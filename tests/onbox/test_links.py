@@ -262,6 +262,15 @@ def test_a_swap_between_look_and_open_leads_nowhere(
     assert list(one.cells.iterdir()) == []
 
 
+def test_a_file_that_reads_short_is_not_sealed(one: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk says that it has two bytes, and gives one: nothing else tells that the copy is none."""
+    parts = sealing.holes.parts
+    monkeypatch.setattr(sealing.holes, "parts", lambda *of: (one[:1] if one == b"{}" else one for one in parts(*of)))
+    with pytest.raises(Changed, match=r"'m\.json' changed while it was being sealed"):
+        one.seal()
+    assert list(one.cells.iterdir()) == []
+
+
 def test_open_below_follows_nothing(one: Try) -> None:
     (one.out / "d").symlink_to(one.scratch)
     (one.scratch / "x").write_text("x")

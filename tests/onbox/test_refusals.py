@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.runner import lease, records
+from sweepstack.onbox.runner import lease, off, records
 from sweepstack.onbox.runner.attempt import Attempt
 from sweepstack.onbox.runner.lease import Watcher
 from sweepstack.onbox.runner.main import must_be_the_place
 from sweepstack.onbox.runner.records import Fatal, Journal
+from sweepstack.onbox.runner.workers import SharedJournal, who
 from tests.onbox.harness import Box, around
 
 
@@ -49,6 +50,18 @@ def test_a_journal_that_another_has_written_to_is_not_the_last_writer_s(tmp_path
     assert first.is_last_writer()
     Journal(tmp_path / "journal.jsonl").append("runner-started", pid=2)
     assert not first.is_last_writer()
+
+
+def test_a_journal_that_became_shorter_stops_a_worker(tmp_path: Path) -> None:
+    """Lines are gone that others follow: what they said is not known any more."""
+    path, journal = tmp_path / "journal.jsonl", SharedJournal(tmp_path, "a", who("a"), lambda _: False)
+    journal.append("runner-started", pid=1)
+    size = path.stat().st_size
+    journal.append("setup-started", setup="x")
+    os.truncate(path, size)
+    with pytest.raises(Fatal, match="has become shorter") as failed:
+        journal.append("runner-started", pid=1)
+    assert failed.value.args[0] == 4
 
 
 @pytest.mark.parametrize(
@@ -135,3 +148,23 @@ def test_a_watcher_of_a_box_that_is_gone_ends(watcher: Watcher, monkeypatch: pyt
     monkeypatch.setattr(lease.os, "open", once)
     with pytest.raises(FileNotFoundError):
         watcher._lock()
+
+
+@pytest.mark.parametrize("why", ["another box is at work", "a runner is at work", "there is something else to do"])
+def test_a_try_that_was_none_says_so_and_is_not_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """It does not count as one: the next comes when it may, and not after the pause that follows a try."""
+    monkeypatch.setattr(off, "LOCK_SECONDS", 0.0)
+    home, other = tmp_path / "box/data/sweep", tmp_path / "other/data/sweep"
+    for folder in (home, other):
+        folder.mkdir(parents=True)
+    asked = {"by": "ssh", "native": "off", "command": f"touch {tmp_path}/off"}
+    busy = {"another box is at work": other, "a runner is at work": home}.get(why)
+    with open((busy or tmp_path) / "runner.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert off.issue(home, asked, lambda: busy is None, 1, 0.0) is False
+    assert not (home / "journal.jsonl").exists()
+    assert not (tmp_path / "off").exists()
+    assert off.issue(home, asked, bool, 1, 0.0) is True
+    assert (tmp_path / "off").exists()
