@@ -80,8 +80,6 @@ class FiniteCheck:
 
     def count(self, values: NDArray[Any]) -> Bad:
         """How many of `values`, an array of `dtype`, are not finite. A complex number may count twice."""
-        if not self.format.can_fail:
-            return NONE
         if self.format.floating:
             odd = int(values.size - np.count_nonzero(np.isfinite(values)))
             return Bad(odd, int(np.count_nonzero(np.isnan(values))))

@@ -72,8 +72,7 @@ class NpyFile:
         """No names: an array has none."""
         if not self.header.count:
             raise Unreadable("holds no numbers")
-        single = self.header.count == 1
-        found = Content(nonfinite=[NonFinite(name, bad, single) for name, bad in scanned.nonfinite.items()])
+        found = Content(nonfinite=[NonFinite(name, bad) for name, bad in scanned.nonfinite.items()])
         if _floats(self.header):
             found.add_floats("array", constant="array" in scanned.constant)
         if self.header.format is None:
