@@ -204,6 +204,7 @@ def test_every_other_name_is_refused_and_nothing_runs(path: Path, what: Global, 
 def test_what_helps_is_said_with_each_name_that_is_refused(path: Path, name: str, helps: str) -> None:
     save({"w": tensor(ONES), "x": Calls(Global(*name.rsplit(".", 1)), ())}, path)
     said = prove(path).reasons[0]
+    assert said.startswith(f"names {name}, which is not on the reader's list")
     assert helps in said
     assert ("load: command" in said) == ("in its place" in helps or "state_dict" in helps)
 
@@ -423,9 +424,24 @@ def test_what_a_pickle_refers_to_is_a_storage(path: Path) -> None:
     assert prove(path).reasons == ("data.pkl refers to something that is not a storage",)
 
 
-def test_a_version_that_is_a_novel_is_not_read(path: Path) -> None:
-    found = prove(path, {"w": tensor(ONES)}, extra={"version": b"3".ljust(33)})
-    assert "archive/version is too large: 33 bytes, 32 at most" in found.reasons[0]
+def test_a_pickle_that_torch_s_own_reader_refuses_says_by_what(path: Path) -> None:
+    save({"w": tensor(ONES)}, path, pickle_bytes=protocol2(b"}N0"))
+    found = prove(path)
+    assert found.reasons[0].startswith("is pickled with POP, which torch.load(weights_only=True) refuses")
+    assert found.unsupported
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (b"3".ljust(33), "archive/version is too large: 33 bytes, 32 at most"),
+        (b"99", "is of torch's format"),
+        (b"0", "is of torch's format"),
+        (b"three", "is of torch's format"),
+    ],
+)
+def test_a_version_that_torch_does_not_know_is_refused(path: Path, version: bytes, reason: str) -> None:
+    assert reason in prove(path, {"w": tensor(ONES)}, extra={"version": version}).reasons[0]
 
 
 def test_missing_parts_are_missed(path: Path) -> None:
