@@ -228,6 +228,51 @@ def test_nothing_is_fetched_into_a_folder_that_has_files(world: World) -> None:
     assert world.owner.content() == newer
 
 
+def test_files_of_which_nothing_is_known_give_way_to_the_set_of_another_box_alone(world: World) -> None:
+    """What a box copied is lost with its tier's record, or an older commit wrote none."""
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    fresh, theirs = TestBox(world), world.owner.content()
+    (fresh.folder / "model").write_text("of before")
+    assert "what was here is kept as" in fresh.begin().bring(claim=False)
+    assert fresh.content() == theirs
+    assert {"model": "of before"} in fresh.kept()
+    (world.owner.folder / "model").write_text("newer than its set")
+    world.owner.sets.local.path.unlink()
+    assert world.owner.begin().bring(claim=False) == ""
+    assert world.owner.content()["model"] == "newer than its set"
+    plain = fresh.folder.with_name("f" * 16)
+    world.store._put(world.store.root / WHERE / "checkpoints" / CELL / plain.name / "model", b"of an older commit")
+    plain.mkdir()
+    (plain / "model").write_text("newer")
+    assert Sets(world.store, WHERE, CELL, plain, fresh.name).bring(claim=False) == ""
+    assert fresh.content(plain) == {"model": "newer"}
+
+
+def test_a_worker_that_another_one_was_quicker_than_copies_nothing(world: World) -> None:
+    """It had a set brought before it was known who starts the cell."""
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    slow, quick = TestBox(world), TestBox(world)
+    slow.sets.bring(claim=False)
+    quick.sets.bring()
+    (slow.folder / "model").write_text("of the slow one")
+    before = objects(world)
+    with pytest.raises(Superseded, match=f"{quick.name} has taken this cell over"):
+        slow.sets.copy(0.0, 0.0)
+    assert objects(world) == before
+
+
+def test_two_files_of_one_content_are_two_files(world: World) -> None:
+    for name in ("last", "best"):
+        (world.owner.folder / name).write_text("weights")
+    assert world.owner.sets.copy(0.0, 0.0)
+    fresh = TestBox(world)
+    fresh.sets.bring(claim=False)
+    (fresh.folder / "last").write_text("trained on")
+    assert fresh.content() == {"last": "trained on", "best": "weights"}
+
+
 def test_the_set_before_and_none(world: World) -> None:
     one = TestBox(world)
     with pytest.raises(NoSuchSet, match="no set before"):
@@ -472,7 +517,8 @@ def test_what_an_older_commit_copied_is_the_oldest_set(world: World) -> None:
     fresh.folder.joinpath("last.ckpt").write_text("8")
     assert fresh.sets.copy(0.0, 0.0)
     fresh.sets.prune()
-    assert plain.exists(), "it stays as the set before the first whole one"
+    left = [one for one in plain.rglob("*") if one.is_file()]
+    assert len(left) == 8, "it stays as the set before the first whole one"
     assert TestBox(world).sets.bring(claim=False) == "8 files came from set 1 of 000002-" + fresh.name
     fresh.folder.joinpath("last.ckpt").write_text("9 ")
     assert fresh.sets.copy(0.0, 0.0)
