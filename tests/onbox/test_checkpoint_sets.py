@@ -263,6 +263,18 @@ def test_a_worker_that_another_one_was_quicker_than_copies_nothing(world: World)
     assert objects(world) == before
 
 
+@pytest.mark.parametrize("claim", [True, False])
+def test_what_went_on_from_another_s_set_stays_when_its_runner_starts_again(world: World, claim: bool) -> None:
+    """Nothing of it was copied yet: what it began with is older."""
+    world.save(world.owner, "replace")
+    world.copy(world.owner)
+    fresh = TestBox(world)
+    fresh.sets.bring(claim=claim)
+    (fresh.folder / "model").write_text("trained on")
+    assert fresh.begin().bring(claim=claim) == ""
+    assert fresh.content()["model"] == "trained on"
+
+
 def test_two_files_of_one_content_are_two_files(world: World) -> None:
     for name in ("last", "best"):
         (world.owner.folder / name).write_text("weights")
