@@ -329,9 +329,9 @@ class _Looking:
             raise self.still(f"is not ready yet, and bills: the wait was cancelled while it was {self._words()}")
 
     def still(self, words: str) -> StillCreating:
-        record = self.seen
-        outputs = {} if record is None else record.outputs()
-        return StillCreating(self.facts.native_id, outputs, [f"box {self.facts.name} ({self.facts.native_id}) {words}"])
+        assert self.seen is not None
+        reason = f"box {self.facts.name} ({self.facts.native_id}) {words}"
+        return StillCreating(self.facts.native_id, self.seen.outputs(), [reason])
 
     def _words(self) -> str:
         assert self.seen is not None
