@@ -323,8 +323,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         """Cells that this queue was given and that are not finished, while no runner is alive. Empty if the box may
         end. `workers`: asks for what `_workers` returns; with none at work, each just ends, is held, or asks for what
         it never gets."""
-        if seen.journal is None:
-            return []
+        assert seen.journal is not None
         try:
             record = box.store.launch(state.box_name, state.generation)
         except EvidenceError:

@@ -1,0 +1,460 @@
+"""What is asked and said before anything is rented: offers and prices, a sweep's name and budget; nothing is made."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweepstack.billing.budget import BUDGET
+from sweepstack.core.budget import Budget
+from sweepstack.core.resources import Placed
+from sweepstack.evidence.open_evidence import Evidence
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.evidence.sweep_holder import Takeover, take_over
+from sweepstack.launch.smoke import SmokeFailed
+from sweepstack.onbox.common.errors import (
+    EvidenceMissing,
+    NoCapacity,
+    PlatformError,
+    StillCreating,
+    SweepstackError,
+)
+from sweepstack.onbox.host.offers import Offer
+from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, VolumeRecord
+from sweepstack.provider.resources import before_renting, identity, market, run_or_stop, want_gone
+from sweepstack.provider.resources import box as boxes
+from sweepstack.provider.resources.base import Failure
+from sweepstack.teardown import box_context
+from tests.unit.provider.support import BOX, IDENTITY, Sweep
+from tests.unit.provider.test_budget import charge
+from tests.unit.provider.test_end_rules import born
+from tests.unit.provider.test_up_rules import Shown, record
+from tests.unit.provider.test_want_rules import moved
+from tests.unit.teardown.support import NOW
+
+CHEAP = Offer("cheap", "A100", 1, 2.0, "US", stopped_per_hour=0.01, network_per_gb=0.002)
+DEAR = Offer("dear", "A100", 2, 4.0, "EU", stopped_per_hour=0.02, stopped_at_least=True)
+ALONE = replace(CHEAP, key="alone", single=True)
+
+
+class Shop:
+    """A market."""
+
+    name = "shop"
+
+    def __init__(self) -> None:
+        self.answer: list[Offer] | Exception = [CHEAP, DEAR]
+        self.asked = 0
+        self.foreseen: list[float] = []
+
+    def offers(self, constraints: Any) -> list[Offer]:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return [] if constraints.volume else self.answer
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shop:
+    made = Shop()
+
+    def foresee(_op: Any, _inputs: Any, price: float, _evidence: Any) -> None:
+        made.foreseen.append(price)
+
+    def load(name: str) -> Any:
+        if name == "nowhere":
+            raise SweepstackError("no such adapter")
+        return made if name == "shop" else Shown(Phase.RUNNING)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("_asked", "_promised", "_remembered"):
+        monkeypatch.setattr(market, name, {})
+    monkeypatch.setattr(market, "ASKED_FOR_SECONDS", -1.0)
+    monkeypatch.setattr(market, "load_platform", load)
+    monkeypatch.setattr(market, "HasMarket", Shop)
+    monkeypatch.setattr(before_renting, "foresee", foresee)
+    return made
+
+
+def preview(sweep: Sweep, **inputs: Any) -> tuple[list[Failure], str]:
+    """What refuses the box, and what is said of it."""
+    sweep.said.lines.clear()
+    found = market.preview(sweep.op(), {"name": "box-0", "adapter": "shop", "dry_run": True} | inputs)
+    return found, sweep.said.text()
+
+
+def placed(offer: Offer, price: float | None = None) -> dict[str, Any]:
+    return {"offer": offer.key, "price_per_hour": offer.price_per_hour if price is None else price}
+
+
+def test_a_preview_shows_the_offer_that_an_up_would_take(sweep: Sweep, shop: Shop) -> None:
+    for inputs, price, words in (
+        ({"name": None}, None, ""),
+        ({"adapter": "local", "price_per_hour": 0.5}, 0.5, ""),
+        ({}, 2.0, "box box-0: A100 in US at $2.000/h; stopped $7.30/month; traffic $0.002/GB"),
+        ({"placed": placed(DEAR)}, 4.0, "box box-0: 2 x A100 in EU at $4.000/h; stopped $14.60/month at least"),
+        ({"placed": placed(DEAR, 3.5)}, None, "it was placed at $3.500/h, and nothing dearer is rented"),
+        ({"placed": placed(ALONE)}, None, "the offer alone that was placed is not to be had now; what is: A100 in US"),
+    ):
+        shop.foreseen.clear()
+        found, said = preview(sweep, **inputs)
+        assert found == []
+        assert shop.foreseen == ([] if price is None else [price])
+        assert words in said
+        assert said.startswith("box box-0: " if words else "")
+    shop.answer = PlatformError("502")
+    assert preview(sweep) == ([], "box box-0: what shop has now is not known (502)")
+    shop.answer = []
+    found, said = preview(sweep)
+    assert (found, "has nothing now that fits; `pulumi up` would stop" in said) == ([], True)
+
+
+def test_an_offer_that_one_box_can_have_is_shown_to_one(sweep: Sweep, shop: Shop) -> None:
+    shop.answer = [ALONE]
+    constraints = market.constraints_of(sweep.box_inputs())
+    assert preview(sweep)[0] == []
+    assert market._shown(sweep.op(), constraints) == 2.0
+    found, said = preview(sweep, name="box-1")
+    assert (found, "all 1 offers that shop shows go to other boxes" in said) == ([], True)
+    assert market._shown(sweep.op(), constraints) is None, "one of them got no price, so there is no ceiling"
+
+
+def test_a_volume_away_from_all_offers_is_refused(sweep: Sweep, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = VolumeRecord("vol-1", "t", "data", "somewhere", region="AP")
+    monkeypatch.setattr(market, "_mounted", lambda *_: there)
+    (refused,), _ = preview(sweep, volume="data")
+    assert "volume data is in AP, and nothing fits there now; elsewhere: A100 in US" in refused.reason
+    shop.answer = []
+    assert preview(sweep, volume="data")[0] == [], "nothing fits anywhere: that may change"
+    assert market._words([]) == "nothing"
+
+
+def test_boxes_of_one_preview_share_an_answer_for_seconds(
+    sweep: Sweep, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(market, "ASKED_FOR_SECONDS", 1000.0)
+    preview(sweep)
+    preview(sweep, name="box-1")
+    assert shop.asked == 1
+    monkeypatch.setattr(market, "ASKED_FOR_SECONDS", -1.0)
+    preview(sweep)
+    assert shop.asked == 2
+
+
+@pytest.mark.usefixtures("shop")
+def test_where_a_box_bills_by_an_offer() -> None:
+    assert [market.bills(name) for name in ("shop", "local", "nowhere", None)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("max_price", "chosen", "shown", "most"),
+    [
+        (None, None, None, None),
+        (3.0, None, None, 3.0),
+        (3.0, None, 2.0, 2.0),
+        (3.0, None, 4.0, 3.0),
+        (None, None, 2.0, 2.0),
+        (3.0, 2.5, 1.0, 2.5),
+        (None, 2.5, None, 2.5),
+    ],
+)
+def test_a_box_costs_no_more_than_the_least_that_was_said(
+    sweep: Sweep,
+    monkeypatch: pytest.MonkeyPatch,
+    max_price: float | None,
+    chosen: float | None,
+    shown: float | None,
+    most: float | None,
+) -> None:
+    monkeypatch.setattr(market, "_shown", lambda *_: shown)
+    offer = None if chosen is None else Placed(offer="k", price_per_hour=chosen)
+    assert market.ceiling(sweep.op(), sweep.box_inputs(max_price=max_price, placed=offer)) == most
+
+
+@pytest.mark.parametrize(
+    ("prices", "most"),
+    [
+        ([(2.0, 0), (3.0, 60)], 3.0),
+        ([(2.0, 0), (3.0, 25 * 3600)], 2.0),
+        ([(2.0, 0), (None, 60)], None),
+        ([(2.0, 0), (None, 25 * 3600)], 2.0),
+        ([], None),
+        (None, None),
+    ],
+)
+@pytest.mark.usefixtures("shop")
+def test_what_a_preview_showed_of_late_is_the_ceiling(
+    sweep: Sweep, prices: list[tuple[float | None, float]] | None, most: float | None
+) -> None:
+    """Price, and how many seconds ago."""
+    constraints = market.constraints_of(sweep.box_inputs())
+    file = market._file(sweep.op(), constraints)
+    file.parent.mkdir(parents=True)
+    shown = [{"price_per_hour": price, "at": time.time() - ago} for price, ago in prices or ()]
+    file.write_text("[" if prices is None else json.dumps(dict(enumerate(shown))))
+    assert market._shown(sweep.op(), constraints) == most
+
+
+@pytest.mark.parametrize(
+    ("offers", "most", "more", "again"),
+    [
+        ([CHEAP, DEAR], 1.0, "A100 in US at $2.000/h; 2 x A100 in EU", "pulumi preview --stack sweep-t shows"),
+        ([CHEAP, DEAR], 3.0, "2 x A100 in EU at $4.000/h", "sweepctl place --stack sweep-t && sweepctl place next"),
+        ([CHEAP, DEAR], None, "", "other constraints"),
+        ([CHEAP], 2.0, "", "other constraints"),
+        (PlatformError("502"), 1.0, "", "other constraints"),
+    ],
+)
+def test_what_could_be_had_instead_is_said(
+    sweep: Sweep, shop: Shop, monkeypatch: pytest.MonkeyPatch, offers: Any, most: float | None, more: str, again: str
+) -> None:
+    shop.answer = offers
+    monkeypatch.setattr(market, "need", lambda platform, _: platform)
+    platform: Any = shop
+    words = market.not_to_be_had(sweep.op(), platform, sweep.box_inputs(adapter="shop"), NoCapacity("none"), most)
+    assert (f" at ${most or 0:.3f}/h or less, which is what was shown: none" in words) is bool(more)
+    assert (f"the next offers: {more}" in words) is bool(more)
+    assert f"\n  next   {again}" in words
+
+
+# A box that is to be made
+
+
+def test_nothing_is_rented_while_another_box_comes_first_or_what_is_left_is_too_little(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float | None] = []
+
+    def refuse(*known: Any) -> None:
+        asked.append(known[-1])
+        raise SweepstackError("past the budget")
+
+    monkeypatch.setattr(before_renting, "refuse_past", refuse)
+    for price, most, counted in ((0.5, 3.0, 0.5), (None, 3.0, 3.0), (None, None, None)):
+        with pytest.raises(SweepstackError, match="past the budget"):
+            sweep.box(price_per_hour=price, max_price=most)
+        assert asked.pop() == counted
+    monkeypatch.setattr(want_gone, "why_others_come_first", lambda *_: "box-9 is there, and locked")
+    with pytest.raises(SweepstackError, match="box-9 is there, and locked"):
+        sweep.box()
+    assert (asked, sweep.store.births(), sweep.listed()) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("phase", "ending", "want", "converges"),
+    [
+        (Phase.RUNNING, False, "running", False),
+        (Phase.STOPPED, False, "running", True),
+        (Phase.STOPPED, True, "running", False),
+        (Phase.RUNNING, False, "stopped", True),
+        (Phase.RUNNING, True, "stopped", True),
+    ],
+)
+def test_an_adopted_box_is_started_or_stopped_as_it_is_wanted(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, phase: Phase, ending: bool, want: str, converges: bool
+) -> None:
+    """None is started while a teardown is open: it is adopted only so that it can end."""
+    done: list[str] = []
+
+    def converge(*_: Any, **__: Any) -> BoxRecord:
+        done.append("converged")
+        return record(Phase.STOPPING)
+
+    there = record(phase)
+    monkeypatch.setattr(boxes, "generation_of", lambda *_: (1, there))
+    monkeypatch.setattr(boxes, "rent", lambda *_: there)
+    monkeypatch.setattr(boxes, "sign_new", lambda *_: None)
+    monkeypatch.setattr(run_or_stop, "converge", converge)
+    if ending:
+        monkeypatch.setattr(EvidenceStore, "teardown", lambda _: SimpleNamespace())
+    state = sweep.box(want=want)
+    assert bool(done) is converges
+    assert state.phase == ("stopping" if converges else str(phase))
+
+
+def test_an_emptied_box_is_adopted_and_nothing_is_rented(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxes, "generation_of", lambda *_: (1, record(Phase.ENDING, note=RENTED_ON)))
+    monkeypatch.setattr(boxes, "rent", lambda *_: pytest.fail("nothing of it is left"))
+    with pytest.raises(StillCreating) as left:
+        BOX.create(sweep.op(), sweep.box_inputs())
+    assert (left.value.identifier, left.value.outputs["native_id"]) == ("local-a", "local-a")
+
+
+# The sweep itself
+
+
+def test_what_of_a_sweep_may_not_change_says_what_to_do(sweep: Sweep) -> None:
+    old, new = sweep.identity_inputs(), sweep.identity_inputs(project="other", stack="sweep-u")
+    assert "is of the project project. Next: name: project again" in IDENTITY.refusal("project", old, new)
+    assert "pulumi stack rename sweep-t --stack sweep-u" in IDENTITY.refusal("stack", old, new)
+    assert IDENTITY.refusal("pull_to", old, new) == ""
+
+
+def test_a_preview_of_a_moved_sweep_shows_where_its_evidence_is(sweep: Sweep) -> None:
+    old = {"pull_to": "results", "evidence": "file://here/x", "identity": "i"}
+    op = sweep.op("Identity")
+    assert IDENTITY.preview_outputs(op, old, {"pull_to": "results", "budget": None}) == old | {"budget": None}
+    there = IDENTITY.preview_outputs(op, old, {"pull_to": "s3://lab/sweep"})
+    assert (there["evidence"], there["identity"]) == ("s3://lab/sweep", "i")
+
+
+def test_a_sweep_follows_its_evidence_only_where_all_of_it_is(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, asked = sweep.op("Identity"), []
+
+    def succession(_before: str, there: str, _identity: str) -> str:
+        asked.append(there)
+        return "3 objects are missing there"
+
+    monkeypatch.setattr(identity, "succession_problem", succession)
+    for inputs in (sweep.identity_inputs(), moved(sweep, "./results")):
+        assert IDENTITY.update(op, "i", sweep.identity, inputs).evidence == sweep.identity.evidence
+    assert asked == []
+    with pytest.raises(SweepstackError, match="pull_to: 3 objects are missing there"):
+        IDENTITY.update(op, "i", sweep.identity, moved(sweep, "s3://lab/sweep"))
+    assert asked == ["s3://lab/sweep"]
+
+
+def test_a_sweep_that_another_backend_holds_keeps_its_name_here_and_says_so(sweep: Sweep) -> None:
+    for taken in (False, True):
+        if taken:
+            takeover = Takeover(held_by="here", taken_to="s3://team-state", by="ann", at=NOW, reason="moved")
+            take_over(sweep.store, takeover)
+        sweep.said.lines.clear()
+        seen = IDENTITY.read(sweep.op("Identity"), "i", sweep.identity)
+        assert not isinstance(seen, type(None))
+        assert getattr(seen, "state", None) == sweep.identity
+        assert ("s3://team-state" in sweep.said.warnings) is taken
+    with pytest.raises(StillCreating, match="s3://team-state") as held:
+        sweep.found()
+    assert held.value.identifier == held.value.outputs["identity"] == sweep.identity.identity
+
+
+def test_two_ups_that_name_a_sweep_at_once_agree_on_its_name(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The marker is not there, then it is, and the second one takes the name that it has."""
+    found, real = EvidenceStore.found, EvidenceStore.read_marker
+    winner = real(sweep.identity.evidence)
+    assert winner is not None
+
+    def lost(evidence: str, name: str, *who: str) -> EvidenceStore:
+        if name != winner.identity:
+            raise EvidenceMissing("it has another name")
+        return found(evidence, name, *who)
+
+    monkeypatch.setattr(EvidenceStore, "found", staticmethod(lost))
+    for later, agrees in ((winner, True), (winner.model_copy(update={"stack": "other"}), False), (None, False)):
+        markers = iter([None, later])
+        monkeypatch.setattr(EvidenceStore, "read_marker", staticmethod(lambda _, known=markers: next(known)))
+        if agrees:
+            assert sweep.found().identity == winner.identity
+        else:
+            with pytest.raises(EvidenceMissing, match="it has another name"):
+                sweep.found()
+
+
+def test_a_lost_answer_is_asked_about_until_its_record_is_closed(sweep: Sweep) -> None:
+    op = sweep.op("Identity")
+    lost = born(sweep, "box-0", native_id=None, asked_at=NOW)
+    over = born(sweep, "box-1", native_id=None, asked_at=NOW, ended_at=NOW)
+    for births, words in (
+        ([lost, over], "next  sweepctl confirm never-rented --stack sweep-t box-0 --saw"),
+        ([over], "next  pulumi up --stack sweep-t    (adopts it by its tag; then finish)"),
+    ):
+        assert identity._way_out(op, births, ["box-0"]).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("shown", "tagged", "words"),
+    [
+        (Phase.RUNNING, None, "box box-0: local-a on local still exists"),
+        (Phase.UNKNOWN, None, "may still run, and whether it has ended is not known: "),
+        (Phase.GONE, "local-b", "box box-0: local-b on local carries its tag"),
+        (Phase.GONE, None, ""),
+        (PlatformError("502"), None, "box box-0: local-a on local may still bill: 502"),
+    ],
+)
+def test_what_the_ledger_names_may_bill_until_it_is_proved_gone(
+    monkeypatch: pytest.MonkeyPatch, shown: Any, tagged: str | None, words: str
+) -> None:
+    platform = Shown(shown)
+    found = None if tagged is None else replace(record(Phase.RUNNING), native_id=tagged)
+    monkeypatch.setattr(Shown, "find_by_tag", lambda *_: found, raising=False)
+    monkeypatch.setattr(box_context, "load_platform", lambda *_: platform)
+    said = identity._may_bill("box-0", "t", "local", "here/1", "local-a", rented=False)
+    assert words in said
+    assert bool(said) is bool(words)
+
+
+# Budget, balance and smoke run
+
+
+def test_a_budget_is_told_of_by_an_up_alone_and_where_there_is_something_to_tell(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def deliver(_store: Any, _channels: Any, events: list[Any]) -> Any:
+        told.extend(event.kind for event in events)
+        return SimpleNamespace(wait=lambda _: False, problems=[])
+
+    monkeypatch.setattr(before_renting, "deliver", deliver)
+    budget = Budget.model_validate({"usd": 10})
+    nowhere = sweep.identity.evidence + "-nowhere"
+
+    def say(evidence: str = sweep.identity.evidence, *, dry_run: bool) -> frozenset[str]:
+        told.clear()
+        op = sweep.op("Identity")
+        outlook = identity.IdentityInputs.model_validate(
+            sweep.identity_inputs(outlook={"boxes": 1, "slots": 1, "cells": 2, "dry_run": dry_run})
+        ).outlook
+        assert outlook is not None
+        before_renting.say_budget(op, Evidence(evidence), budget, outlook)
+        known: before_renting.Expected = op.session.shared[before_renting.FORECAST]
+        return known.there
+
+    assert (say(dry_run=False), told) == (frozenset(), [])
+    assert (say(nowhere, dry_run=False), told) == (frozenset(), [])
+    for box, ended in (("box-0", None), ("box-1", NOW)):
+        born(sweep, box, native_id=None, ended_at=ended)
+    charge(sweep, "old", "local-old", hours=25, price=0.5, ended=True)
+    assert (say(dry_run=True), told) == ({"box-0"}, [])
+    assert say(dry_run=False) == {"box-0"}
+    assert len(told) == 1
+
+
+def test_the_budget_of_the_last_up_is_on_record(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, budget = Evidence(sweep.identity.evidence), Budget.model_validate({"usd": 10})
+    before_renting.keep_budget(evidence, budget)
+    assert sweep.store.record(BUDGET, Budget) == budget
+    monkeypatch.setattr(EvidenceStore, "write_record", lambda *_: pytest.fail("it is there already"))
+    before_renting.keep_budget(evidence, budget)
+
+
+def test_a_smoke_run_that_fails_rents_nothing(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise SmokeFailed("exit 1")
+
+    smoke: Any = SimpleNamespace()
+    monkeypatch.setattr(before_renting, "ensure", fails)
+    with pytest.raises(SmokeFailed, match="box box-0 is not rented: exit 1\n  next "):
+        before_renting.smoke_first(sweep.op(), smoke, "box-0")
+    before_renting.smoke_first(sweep.op(), None, "box-0")
+
+
+def test_how_long_the_balance_lasts_is_said_once_where_there_is_one(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(before_renting, "_say", lambda *_: said.append("said"))
+    monkeypatch.setattr(before_renting, "_runway", lambda *_: None)
+    for balance, times in ((None, 0), (SimpleNamespace(), 1)):
+        monkeypatch.setattr(before_renting, "_ask", lambda *_, known=balance: known)
+        op = sweep.op()
+        for _ in range(2):
+            before_renting.say_runway(op, sweep.box_inputs(), Evidence(sweep.identity.evidence))
+        assert len(said) == times
