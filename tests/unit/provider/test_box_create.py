@@ -278,7 +278,9 @@ def test_made_and_then_failed_hands_over_all_that_is_known(sweep: Sweep, monkeyp
     assert error.identifier == state.native_id
     assert "It bills $0.50/h" in str(error)
     assert "Next: pulumi up --stack sweep-t (adopts it)" in str(error)
-    assert sweep.born().native_id == state.native_id
+    born = sweep.born()
+    assert (born.native_id, born.created_at) == (state.native_id, state.created_at), "the bill counts from then on"
+    assert state.created_at is not None
     monkeypatch.delenv(DRILL)
     ready = BOX.update(sweep.op(), state.native_id, state, sweep.box_inputs())
     assert ready.phase == "running"

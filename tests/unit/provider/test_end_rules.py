@@ -1,4 +1,4 @@
-"""How a box ends, or stays: what is asked of its platform and of a person, one answer at a time; no process runs."""
+"""How a box ends, or stays: what its platform and a person are asked; no process runs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What is asked and said before anything is rented: offers and prices, a sweep's name and budget; nothing is made."""
+"""What is asked and said before anything is rented: offers, prices, a sweep's name; nothing is made."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.budget import BUDGET
-from sweepstack.core.budget import Budget
+from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.resources import Placed
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, take_over
 from sweepstack.launch.smoke import SmokeFailed
 from sweepstack.onbox.common.errors import (
+    ConfigError,
     EvidenceMissing,
     NoCapacity,
     PlatformError,
@@ -27,15 +29,26 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, VolumeRecord
-from sweepstack.provider.resources import before_renting, identity, market, run_or_stop, want_gone
+from sweepstack.provider.resources import (
+    before_renting,
+    create,
+    host_address_change,
+    identity,
+    market,
+    policy_limits,
+    run_or_stop,
+    want_gone,
+)
 from sweepstack.provider.resources import box as boxes
 from sweepstack.provider.resources.base import Failure
+from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.teardown import box_context
-from tests.unit.provider.support import BOX, IDENTITY, Sweep
+from sweepstack.teardown.box_check import Verdict
+from tests.unit.provider.support import BOX, IDENTITY, Sweep, approval_for
 from tests.unit.provider.test_budget import charge
 from tests.unit.provider.test_end_rules import born
-from tests.unit.provider.test_up_rules import Shown, record
-from tests.unit.provider.test_want_rules import moved
+from tests.unit.provider.test_up_rules import CODE, Shown, context, record
+from tests.unit.provider.test_want_rules import SEEN, moved, state_of
 from tests.unit.teardown.support import NOW
 
 CHEAP = Offer("cheap", "A100", 1, 2.0, "US", stopped_per_hour=0.01, network_per_gb=0.002)
@@ -286,7 +299,75 @@ def test_an_emptied_box_is_adopted_and_nothing_is_rented(sweep: Sweep, monkeypat
     assert (left.value.identifier, left.value.outputs["native_id"]) == ("local-a", "local-a")
 
 
+def test_what_a_box_that_is_not_ready_costs_is_said(sweep: Sweep) -> None:
+    for phase, price, words in (
+        ("stopped", 0.5, " It is stopped, and what it keeps goes on billing."),
+        ("stopping", None, " It is stopped, and what it keeps goes on billing."),
+        ("running", 0.5, " It bills $0.50/h."),
+        ("creating", 0.5, " It may bill $0.50/h."),
+        ("running", None, ""),
+    ):
+        assert create._bills(state_of(sweep, phase=phase, price_per_hour=price)) == words
+
+
+def test_a_ctrl_c_while_an_earlier_try_is_looked_for_rents_nothing(sweep: Sweep) -> None:
+    """A list that lags shows nothing yet, and by the record nothing was asked for."""
+    platform: Any = SimpleNamespace(sees_all=False, find_by_tag=lambda *_: None)
+    birth = born(sweep, native_id=None, shown_by=datetime.now(UTC) + timedelta(minutes=15))
+    sweep.cancelled.set()
+    with pytest.raises(PlatformError, match="cancelled while looking for t, which an earlier try may have rented"):
+        create._left_by_an_earlier_try(sweep.op(), platform, birth)
+
+
+def test_an_address_that_does_not_read_is_a_failure_of_its_key(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spelled(*_: Any) -> str:
+        raise ConfigError("no such host")
+
+    new = sweep.box_inputs()
+    monkeypatch.setattr(host_address_change, "spelled", spelled)
+    assert host_address_change.written_out(None, new) == (new, [Failure("adapter", "no such host")])
+
+
+@pytest.mark.parametrize(
+    ("price", "at_birth", "refused"),
+    [(None, 0.5, True), (None, 0.1, False), (0.1, 0.5, False), (0.5, 0.1, True), (None, None, False)],
+)
+def test_a_stopped_box_starts_at_the_price_of_its_birth_where_a_market_named_it(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, price: float | None, at_birth: float | None, refused: bool
+) -> None:
+    (sweep.project / "policy.yaml").write_text("max_price_per_hour: 0.2")
+    monkeypatch.chdir(sweep.project)
+    state = state_of(sweep)
+    now = policy_limits.bound(sweep.op(), context(state).evidence, None)
+    assert now.rules
+    if at_birth is not None:
+        born(sweep, price_per_hour=at_birth)
+    judgement = Judgement(context(state), SEEN, Verdict(), record(Phase.STOPPED), None)
+    new = sweep.box_inputs(price_per_hour=price)
+    assert bool(policy_limits.start_problems(now, new, judgement, "sweep-t")) is refused
+
+
+def test_a_policy_is_no_stray_one_while_the_state_can_t_be_read(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unread(_: Any) -> tuple[str, ...]:
+        raise SweepstackError("the engine does not answer")
+
+    monkeypatch.setattr(policy_limits, "policies_of_state", unread)
+    born(sweep, policy=CODE)
+    assert not policy_limits.is_stray(sweep.op(), context(state_of(sweep)), None)
+
+
 # The sweep itself
+
+
+def test_an_approval_that_leaves_lasts_an_hour_as_it_was_signed(sweep: Sweep) -> None:
+    approval = approval_for(state_of(sweep))
+    assert want_gone.for_this_change(approval).expires <= datetime.now(UTC) + want_gone.LASTS
+    signatures: Any = ("by ada",)
+    kept = want_gone.for_this_change(approval.model_copy(update={"signatures": signatures}))
+    assert (kept.expires, kept.signatures) == (approval.expires, signatures)
+    assert kept.until is not None
+    nowhere = Evidence(sweep.identity.evidence + "-nowhere")
+    assert want_gone.judge_leaving(nowhere, approval, want_gone.Rules("", None), full=False) == []
 
 
 def test_what_of_a_sweep_may_not_change_says_what_to_do(sweep: Sweep) -> None:
@@ -409,10 +490,7 @@ def test_a_budget_is_told_of_by_an_up_alone_and_where_there_is_something_to_tell
     def say(evidence: str = sweep.identity.evidence, *, dry_run: bool) -> frozenset[str]:
         told.clear()
         op = sweep.op("Identity")
-        outlook = identity.IdentityInputs.model_validate(
-            sweep.identity_inputs(outlook={"boxes": 1, "slots": 1, "cells": 2, "dry_run": dry_run})
-        ).outlook
-        assert outlook is not None
+        outlook = Outlook(boxes=1, slots=1, cells=2, dry_run=dry_run)
         before_renting.say_budget(op, Evidence(evidence), budget, outlook)
         known: before_renting.Expected = op.session.shared[before_renting.FORECAST]
         return known.there
@@ -422,7 +500,7 @@ def test_a_budget_is_told_of_by_an_up_alone_and_where_there_is_something_to_tell
     for box, ended in (("box-0", None), ("box-1", NOW)):
         born(sweep, box, native_id=None, ended_at=ended)
     charge(sweep, "old", "local-old", hours=25, price=0.5, ended=True)
-    assert (say(dry_run=True), told) == ({"box-0"}, [])
+    assert (say(dry_run=True), told) == (frozenset({"box-0"}), [])
     assert say(dry_run=False) == {"box-0"}
     assert len(told) == 1
 

@@ -1,4 +1,4 @@
-"""Rules of a queue: when it asks for an update, what it refuses, which code its cells keep; no process runs."""
+"""When a queue asks for an update, what it refuses, which code its cells keep; no process runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Again
-from sweepstack.core.resources import QueueInputs
+from sweepstack.core.resources import GateState, QueueInputs
 from sweepstack.core.workdir import collect
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -23,7 +23,7 @@ from sweepstack.provider.resources import code_mixing, host_address_change, run_
 from sweepstack.provider.resources import queue as queues
 from sweepstack.provider.resources.base import Failure, Gone
 from sweepstack.provider.session import Severity
-from tests.unit.provider.support import QUEUE, Sweep, abandonment, approval_for
+from tests.unit.provider.support import GATE, QUEUE, Sweep, abandonment, approval_for
 from tests.unit.provider.test_up_rules import CODE, OTHER, SEALED, Shown, context, given, queue_of, ran, record
 from tests.unit.provider.test_want_rules import state_of
 
@@ -204,6 +204,10 @@ def test_an_address_that_can_t_be_written_refuses_a_queue(sweep: Sweep, monkeypa
     refused = [Failure("adapter", "no address")]
     monkeypatch.setattr(host_address_change, "written_out", lambda _, new: (new, refused))
     assert reasons(sweep, None, inputs) == ["no address"]
+    gate = sweep.gate_inputs(state_of(sweep))
+    assert GATE.check(sweep.op("Gate"), None, gate).failures == refused
+    assert GATE.update(sweep.op("Gate"), "g", GateState(**gate.model_dump()), gate) == GateState(**gate.model_dump())
+    assert GATE.check_early(sweep.op("Gate"), {}, {}) == []
 
 
 class Cluster(Shown):
@@ -305,6 +309,22 @@ def test_what_becomes_of_a_failed_cell_is_said(
     old = sweep.queue_inputs(state_of(sweep), "a", job={"code": OTHER})
     standing = code_mixing.code_versions(Evidence(new.evidence), new, ran(a=failed), retries)
     assert words in code_mixing.change(standing, old, new)
+
+
+def test_what_a_preview_lists_is_named_as_it_is(sweep: Sweep) -> None:
+    before = {"gone.py": (1, "x"), "same.py": (1, "x"), "other.py": (1, "x"), "mode.sh": (1, "x")}
+    now = {"same.py": (1, "x"), "other.py": (1, "y"), "mode.sh": (2, "x"), "new.py": (1, "x")}
+    assert code_mixing._differing(before, now) == ["gone.py (gone)", "mode.sh", "new.py (new)", "other.py"]
+    for number, more in ((8, ""), (9, " …")):
+        known = [f"sha256:{digit}" + "0" * 63 for digit in "123456789"[:number]]
+        found, (failure,) = code_mixing._pins({"a": "f", "b": "f"}, known, ["a"])
+        assert found == {"a": "f", "b": "f"}
+        assert failure.reason.endswith(f"800000{more}")
+    old = sweep.queue_inputs(state_of(sweep), "a", "b")
+    for left, words in (("b", "1 that started stays here (a)"), ("", "2 that started stay here (a, b)")):
+        new = sweep.queue_inputs(state_of(sweep), *left) if left else old.model_copy(update={"cells": ()})
+        ran_here = ran(a={"state": "sealed"}, b={"state": "sealed"})
+        assert code_mixing.comings_and_goings(old, new, ["a", "b"], ran_here) == words
 
 
 def test_the_version_that_the_queue_has_comes_first_of_those_with_the_same_code(

@@ -1,4 +1,4 @@
-"""What an `up` does with a box that does not run, and with its queue: no process, no platform, one answer at a time."""
+"""What an `up` does with a box that does not run, and with its queue; no process runs."""
 
 from __future__ import annotations
 
