@@ -310,6 +310,22 @@ def test_what_a_box_that_is_not_ready_costs_is_said(sweep: Sweep) -> None:
         assert create._bills(state_of(sweep, phase=phase, price_per_hour=price)) == words
 
 
+@pytest.mark.parametrize(("told", "price"), [(None, 0.5), (0.7, 0.7)])
+def test_an_emptied_box_comes_back_at_what_it_bills(sweep: Sweep, told: float | None, price: float) -> None:
+    """Its host knows no price any more, and its bill goes on."""
+    emptied = BoxRecord("local-a", "t", "here/1", Phase.ENDING, told, None, location="here", note=RENTED_ON)
+    platform: Any = Shown(emptied)
+    born(sweep)
+    generation, found = create.generation_of(sweep.op(), sweep.store, platform, sweep.box_inputs())
+    assert found is not None
+    assert (generation, found.price_per_hour, found.created_at) == (1, price, NOW)
+
+
+def test_the_key_of_a_new_box_is_the_person_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweepstack.channel.ssh.keys.public_key", lambda: "ssh-ed25519 AAAA ada")
+    assert create.public_key() == "ssh-ed25519 AAAA ada"
+
+
 def test_a_ctrl_c_while_an_earlier_try_is_looked_for_rents_nothing(sweep: Sweep) -> None:
     """A list that lags shows nothing yet, and by the record nothing was asked for."""
     platform: Any = SimpleNamespace(sees_all=False, find_by_tag=lambda *_: None)
@@ -447,6 +463,10 @@ def test_a_lost_answer_is_asked_about_until_its_record_is_closed(sweep: Sweep) -
         ([over], "next  pulumi up --stack sweep-t    (adopts it by its tag; then finish)"),
     ):
         assert identity._way_out(op, births, ["box-0"]).startswith(words)
+    lab = [born(sweep, f"box-{one}", platform="ssh:lab", ended_at=NOW if one else None) for one in (0, 1)]
+    ways = identity._way_out(op, lab, ["box-0"]).partition("\nover  ")[2]
+    assert "sweepctl confirm gone --stack sweep-t box-0 --saw" in ways, "of a host no API tells what has ended"
+    assert "box-1" not in ways
 
 
 @pytest.mark.parametrize(

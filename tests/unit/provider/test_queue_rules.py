@@ -17,6 +17,7 @@ from sweepstack.core.resources import GateState, QueueInputs
 from sweepstack.core.workdir import collect
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.launch.entries import QueueDamaged
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.resources import code_mixing, host_address_change, run_or_stop, teardown
@@ -146,6 +147,7 @@ def test_a_box_that_can_t_be_asked_has_no_other_secrets_and_no_workers(
     monkeypatch.setattr(queues, "_at", lambda _: silent)
     assert QUEUE._without_secrets(queue, EMPTY) == [], "whether it has them is not known; the update asks"
     assert QUEUE.check_early(sweep.op("Queue"), {"box": "local-a"}, queue.model_dump(mode="json")) == []
+    assert QUEUE.check_early(sweep.op("Queue"), {}, {"cells": 3}) == [], "the check says what is wrong with it"
 
 
 # What is refused in the preview
@@ -197,6 +199,24 @@ def test_a_look_renews_the_lease_of_a_box_that_can_be_read(
         monkeypatch.setattr(queues, "observe", lambda *_, known=seen, **__: (known, None))
         reasons(sweep, old, old)
         assert ("lease" in looked) is renews
+
+
+def test_a_queue_that_does_not_read_says_how_it_is_moved_aside(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: Any, **__: Any) -> None:
+        raise QueueDamaged("line 3 does not read")
+
+    given(sweep, "a")
+    queue = queue_of(sweep, "a")
+    platform = SimpleNamespace(channel=lambda *_: None)
+    monkeypatch.setattr(teardown, "context_of", lambda state: context(state, platform))
+    verdict = SimpleNamespace(verdict=SimpleNamespace(allowed=False))
+    monkeypatch.setattr(teardown, "judge_end", lambda *_, **__: verdict)
+    monkeypatch.setattr(run_or_stop, "start_again", lambda *_: True)
+    for name in ("sign_box", "_move_in", "launch_spec"):
+        monkeypatch.setattr(queues, name, lambda *_, **__: None)
+    monkeypatch.setattr(queues, "launch", damaged)
+    with pytest.raises(QueueDamaged, match=r"box-0: line 3 .*\. Next: sweepctl ssh --stack sweep-t box-0 -- mv "):
+        QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(state_of(sweep), "a"))
 
 
 def test_an_address_that_can_t_be_written_refuses_a_queue(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,10 +204,10 @@ def test_a_place_that_is_bound_to_a_region_is_the_one_that_this_box_had_last(swe
         known |= {"native_id": place, "price_per_hour": 0.5, "begun_at": NOW, "created_at": NOW, "mounts": mounts}
         sweep.store.write_birth(Birth.model_validate(known))
     claim = {"tier": "durable", "region_locked": locked}
-    (place,) = places_of(
+    (found,) = places_of(
         sweep.box_inputs(places={"durable": "/mnt/d"}, claims={"durable": claim}), sweep.store
     ).values()
-    assert (place["path"], place.get("expect")) == ("/mnt/d", "second" if locked else None)
+    assert (found["path"], found.get("expect")) == ("/mnt/d", "second" if locked else None)
 
 
 @pytest.mark.parametrize(
