@@ -14,7 +14,7 @@ import pytest
 
 from sweepstack.billing.budget import BUDGET
 from sweepstack.core.budget import Budget, Outlook
-from sweepstack.core.resources import Placed
+from sweepstack.core.resources import Placed, VolumeInputs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, take_over
@@ -29,6 +29,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.offers import Offer
 from sweepstack.onbox.host.platform import RENTED_ON, BoxRecord, Phase, VolumeRecord
+from sweepstack.operations.volumes.mounting_sweeps import VERB
 from sweepstack.provider.resources import (
     before_renting,
     create,
@@ -37,6 +38,7 @@ from sweepstack.provider.resources import (
     market,
     policy_limits,
     run_or_stop,
+    volume,
     want_gone,
 )
 from sweepstack.provider.resources import box as boxes
@@ -44,7 +46,7 @@ from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.teardown import box_context
 from sweepstack.teardown.box_check import Verdict
-from tests.unit.provider.support import BOX, IDENTITY, Sweep, approval_for
+from tests.unit.provider.support import BOX, IDENTITY, VOLUME, Sweep, action, approval_for
 from tests.unit.provider.test_budget import charge
 from tests.unit.provider.test_end_rules import born
 from tests.unit.provider.test_up_rules import CODE, Shown, context, record
@@ -361,6 +363,37 @@ def test_a_stopped_box_starts_at_the_price_of_its_birth_where_a_market_named_it(
     judgement = Judgement(context(state), SEEN, Verdict(), record(Phase.STOPPED), None)
     new = sweep.box_inputs(price_per_hour=price)
     assert bool(policy_limits.start_problems(now, new, judgement, "sweep-t")) is refused
+
+
+def test_a_policy_says_where_evidence_may_be(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(sweep.project)
+    for kind, place, fix in (
+        ("s3", "file://here/x", "pull_to: s3://bucket/prefix"),
+        ("folder", "s3://lab/sweep", "pull_to: a folder"),
+    ):
+        (sweep.project / "policy.yaml").write_text(f"evidence: {kind}\n")
+        (rule,) = policy_limits.bound(sweep.op(), context(state_of(sweep)).evidence, None).rules
+        (refused,) = policy_limits.place_problems(rule, place, "pull_to")
+        assert refused.reason.endswith(f"Next: {fix}")
+
+
+def test_what_is_said_of_a_volume_that_comes_stays_or_leaves(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = VolumeInputs.model_validate(sweep.volume.model_dump(include=set(VolumeInputs.model_fields)))
+    assert volume.say(sweep.op("Volume"), {"name": None, "adapter": "local"}, new=True) == []
+    asked: list[bool] = []
+
+    def say(_op: Any, _inputs: Any, *, new: bool) -> list[Failure]:
+        asked.append(new)
+        return []
+
+    monkeypatch.setattr(volume, "say", say)
+    for old in (None, known):
+        VOLUME.check(sweep.op("Volume"), old, known)
+    assert asked == [True, False]
+    box = state_of(sweep)
+    actions = (action(box, box="data", verb=VERB), action(box, box="other", verb="stop"))
+    approval = approval_for(box).model_copy(update={"actions": actions})
+    assert volume.leaving_words(approval) == {"data": "to be checked by its delete"}
 
 
 def test_a_policy_is_no_stray_one_while_the_state_can_t_be_read(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
