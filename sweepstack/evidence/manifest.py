@@ -50,8 +50,6 @@ def parse_manifest(data: bytes, identity: str, cell: str) -> Manifest:
             raise ManifestRefused("its manifest is damaged: not JSON") from None
         where = ".".join(str(part) for part in first["loc"])
         raise ManifestRefused(f"its manifest is damaged: {where + ': ' if where else ''}{first['msg']}") from None
-    except (ValueError, RecursionError):
-        raise ManifestRefused("its manifest is damaged: not JSON") from None
     if why := schema.why_too_new(manifest.schema_, LATER):
         raise ManifestRefused(f"its manifest can't be read here: {why}")
     if manifest.schema_ not in (SCHEMA, LATER):
@@ -82,11 +80,7 @@ def path_problem(path: str) -> str:
     if _PLAIN.fullmatch(path):
         return ""
     shown = repr(path[:80])
-    try:
-        encoded = path.encode("utf-8")
-    except UnicodeEncodeError:
-        return f"{shown} is not text"
-    if not path or path.startswith("/") or "\\" in path or len(encoded) > MAX_PATH:
+    if not path or path.startswith("/") or "\\" in path or len(path.encode("utf-8")) > MAX_PATH:
         return f"{shown} is not a relative path"
     if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path):
         return f"{shown} holds a control character or a line break"

@@ -21,7 +21,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import digest_of
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import EvidenceError, Unreachable
 from tests.unit.evidence.test_unsealed import attempt, fail
 from tests.unit.evidence.world import IDENTITY, Box, World
 
@@ -131,6 +131,35 @@ def test_without_the_secrets_no_log_is_copied_and_the_pull_goes_on(world: World)
     assert done.problem == ""
     assert "so no log is copied" in done.warnings[0]
     assert here(world) == {}
+
+
+@pytest.mark.parametrize("silent", ["tails", "read"])
+def test_a_box_that_falls_silent_is_asked_for_its_logs_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    box, channel = world.box, world.box.channel
+    write(box, box_layout.setup_log(SETUP), b"Collecting x\n")
+    box.log("setup-started", setup=SETUP, code="c")
+
+    def cut(path: str, *_: object, limit: int = 0, **__: object) -> bytes:
+        if silent == "read" and path != box_layout.RUNNER_LOG:
+            return LocalChannel.read(channel, path)
+        raise Unreachable("cut off")
+
+    monkeypatch.setattr(channel, silent, cut)
+    assert pull(world, channel).problem == "cut off"
+    assert box_logs.due(world.store, "box-0", 1, box.journal)
+
+
+def test_logs_whose_record_can_not_be_written_are_a_warning(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(world.box, box_layout.RUNNER_LOG, b"begins\n")
+
+    def full(*_: object) -> None:
+        raise EvidenceError("the disk is full")
+
+    monkeypatch.setattr(world.store, "write_record", full)
+    found = box_logs.copy(world.box.channel, copied_logs(world.store, "box-0", 1), world.store, "")
+    assert found.problems == ("what was copied of its logs is not on record: the disk is full",)
 
 
 def test_an_earlier_copy_stays_where_the_log_can_not_be_read_any_more(world: World) -> None:

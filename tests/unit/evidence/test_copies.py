@@ -1,4 +1,4 @@
-"""The quick yes about a pulled copy: given for what is exactly as it was, and for nothing else."""
+"""Pulled copies in a folder: what is read of them, and the quick yes, given for what is exactly as it was alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepstack.evidence.cell_store import FolderCopies
+from sweepstack.evidence.cell_store import FolderCopies, find_seal
+from sweepstack.onbox.common.errors import EvidenceError
 
 
 @pytest.fixture
@@ -40,6 +41,14 @@ def replace_by_link(path: Path) -> None:
     path.symlink_to(other)
 
 
+def replace_by_a_link_that_looks_alike(path: Path) -> None:
+    before = path.stat()
+    path.unlink()
+    path.symlink_to("../../x")
+    assert len("../../x") == before.st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns), follow_symlinks=False)
+
+
 def move_behind_a_link(path: Path) -> None:
     folder = path.parent
     moved = folder.parent.parent / "moved"
@@ -55,6 +64,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a further folder": lambda path: path.with_name("more").mkdir(),
     "a hard link": lambda path: os.link(path, path.parents[2] / "second name"),
     "a link": replace_by_link,
+    "a link that looks alike": replace_by_a_link_that_looks_alike,
     "a folder instead": lambda path: (path.unlink(), path.mkdir()),
     "the cell behind a link": move_behind_a_link,
     "the cell gone": lambda path: shutil.rmtree(path.parent),
@@ -70,3 +80,33 @@ def test_anything_else_is_looked_at_closely(cell: Path, change: Callable[[Path],
     before = expected(cell)
     change(cell / "best.pt")
     assert not FolderCopies(cell.parent).untouched("a", before)
+
+
+def test_plain_files_are_read_and_nothing_through_a_link(cell: Path) -> None:
+    copies = FolderCopies(cell.parent)
+    (cell / "plots").mkdir()
+    (cell / "plots" / "a").write_bytes(b"0123456789")
+    (cell / "linked").symlink_to("plots")
+    assert copies.read("a", "plots/a") == b"0123456789"
+    assert copies.read("a", "plots/a", 7) == b"789"
+    assert copies.read("a", "plots/a", 2, 3) == b"234"
+    assert copies.size("a", "plots/a") == 10
+    assert copies.read("a", "linked/a") is copies.size("a", "linked/a") is None
+    assert copies.look_all({"a": None, "b": None}) == {"a": copies.look("a"), "b": copies.look("b")}
+
+
+def test_what_can_not_be_read_is_not_absent(cell: Path) -> None:
+    copies, a_file = FolderCopies(cell.parent), FolderCopies(cell / "best.pt")
+    (cell / "manifest.json").unlink()
+    (cell / "manifest.json").symlink_to("best.pt")
+    for ask in (
+        lambda: a_file.cells(),
+        lambda: copies.read("a", "x" * 300),
+        lambda: copies.size("a", "x" * 300),
+        lambda: find_seal(copies, "a", "sha256:" + "0" * 64),
+    ):
+        with pytest.raises(EvidenceError, match="can't be read"):
+            ask()
+    found = a_file.look("a")
+    assert found.exists
+    assert "can't be read" in found.problems[0]

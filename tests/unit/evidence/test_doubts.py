@@ -56,3 +56,24 @@ def test_a_cell_that_a_second_box_sealed_too_is_named(world: World) -> None:
     world.store.write_journal("box-1", 1, other.journal_file.read_bytes())
     gone = world.verify(boxes=[world.box.view()])
     assert gone.notes == [], "nothing ends any more with a box that is no more"
+
+
+def test_an_earlier_seal_of_a_second_box_is_no_doubt(world: World) -> None:
+    """What is here is that of a later retry: the other one is what it took the place of."""
+    world.run()
+    other = Box(world, "box-1")
+    world.boxes.append(other)
+    other.launch(world.cells[0])
+    other.start(world.cells[0], retry=1)
+    digest = other.seal(world.cells[0], outputs(world.folder, 7), journaled=False, retry=1)
+    other.log(
+        "cell-sealed",
+        cell=world.cells[0].name,
+        attempt=1,
+        config_digest=world.cells[0].config_digest,
+        manifest=digest,
+        bytes=1,
+    )
+    world.pull()
+    outcome = world.verify()
+    assert (outcome.ok, outcome.notes) == (True, [])

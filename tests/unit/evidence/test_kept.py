@@ -147,6 +147,17 @@ def test_a_value_of_a_secret_that_became_known_is_in_no_kept_copy(world: World) 
     assert log_of(world, b"anew\n") == [b"anew\n", b"token **************\n"]
 
 
+def test_what_is_left_of_a_value_at_a_cut_is_in_no_kept_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box_logs, "MOST_BYTES", 30)
+    monkeypatch.setattr("sweepstack.evidence.changing_copies.EDGE", 0)
+    assert log_of(world, b"token hunter2hunter2 and it goes on.\n") == [b"unter2hunter2 and it goes on.\n"]
+    (world.box.root / box_layout.SECRETS).write_text('{"TOKEN": "hunter2hunter2"}')
+    (before,) = log_of(world, b"2 is anew, and longer\n")[1:]
+    assert before.endswith(b"\n************* and it goes on.\n")
+    more = log_of(world, b"2 is anew, and longer\nmore\n")
+    assert more == [b"2 is anew, and longer\nmore\n", before], "nothing was cut: its beginning is no rest of a value"
+
+
 def test_what_a_dead_runner_left_is_still_on_record_when_its_end_is_known(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweepstack.evidence import manifest as reading
 from sweepstack.evidence.manifest import ManifestRefused, manifest_digest, parse_manifest, path_problem
 from sweepstack.onbox.common.canonical import canonical_json, digest_of
 
@@ -53,6 +54,14 @@ def files(*paths: str) -> list[dict[str, Any]]:
 def test_a_plain_manifest_is_read() -> None:
     assert parse_manifest(manifest(new_key=1), "sweep", "a").files[0].path == "log.txt"
     assert manifest_digest(manifest()) == digest_of(json.loads(manifest()))
+    odd = "plots/best of \u00fc (1).png"
+    assert parse_manifest(manifest(files=files(odd)), "sweep", "a").files[0].path == odd
+
+
+def test_a_manifest_that_is_too_large_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_MANIFEST", len(manifest()) - 1)
+    with pytest.raises(ManifestRefused, match="too large"):
+        parse_manifest(manifest(), "sweep", "a")
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sweepstack.core.journal import parse_journal
 from sweepstack.core.records import Lease, Teardown
-from sweepstack.evidence.object_store import FolderStore, ObjectStore
+from sweepstack.evidence.object_store import FolderStore, Held, ObjectStore
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError
@@ -29,6 +32,38 @@ def test_what_can_not_be_read_is_not_absent(objects: FolderStore) -> None:
     for ask in (lambda: objects.read("records/lease.json"), lambda: objects.names("records")):
         with pytest.raises(EvidenceError, match="can't be read"):
             ask()
+    with pytest.raises(EvidenceError, match="can't be read"):
+        objects.size("x" * 300)
+
+
+@pytest.mark.parametrize("over", [None, "", "0" * 64])
+def test_what_can_not_be_written_is_not_called_written(objects: FolderStore, over: str | None) -> None:
+    (objects.root / "records").write_text("a file where a folder should be")
+    with pytest.raises(EvidenceError, match="can't be"):
+        objects.write("records/lease.json", b"x", over=over)
+    with pytest.raises(EvidenceError, match="can't be"):
+        objects.remove("x" * 300, over=over)
+
+
+@pytest.mark.parametrize("act", [lambda o, tag: o.write("a", b"y", over=tag), lambda o, tag: o.remove("a", over=tag)])
+def test_what_is_compared_stays_as_it_was_until_it_is_replaced(
+    objects: FolderStore, monkeypatch: pytest.MonkeyPatch, act: Callable[[FolderStore, str], object]
+) -> None:
+    """The folder is held from the look on, or another process writes between the look and the write."""
+    tag, read, looks = objects.write("a", b"x"), objects.read, 0
+
+    def looked(key: str) -> Held | None:
+        nonlocal looks
+        folder = os.open(objects.root, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+        looks += 1
+        return read(key)
+
+    monkeypatch.setattr(objects, "read", looked)
+    act(objects, tag)
+    assert looks == 1
 
 
 def test_a_failed_write_leaves_nothing(objects: FolderStore) -> None:
@@ -93,6 +128,48 @@ def test_a_teardown_is_added_to_by_all_who_take_part(world: World) -> None:
     world.store.update_teardown(joined)
     assert seen[0] is None
     assert other.teardown() == Teardown(native_ids=("theirs", "ours"), begun_at=BEGIN)
+
+
+def test_who_is_late_each_time_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was written, so nothing may look as if it was."""
+    world.run()
+
+    def late(*_: object, **__: object) -> str:
+        raise EvidenceChanged("another process was faster")
+
+    birth = world.store.births()[0]
+    monkeypatch.setattr(world.store.objects, "write", late)
+    for write in (
+        lambda: world.store.update_teardown(lambda _: Teardown(native_ids=("ours",), begun_at=BEGIN)),
+        lambda: world.store.write_birth(birth),
+        lambda: world.store.write_journal("box-0", 1, world.box.journal_file.read_bytes()),
+    ):
+        with pytest.raises(EvidenceChanged):
+            write()
+
+
+def test_a_later_copy_of_a_journal_that_another_process_wrote_meanwhile_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(world.cells[0])
+    earlier = world.box.journal_file.read_bytes()
+    world.run(world.cells[1])
+    later, path = world.box.journal_file.read_bytes(), world.store.journal_path("box-0", 1)
+    write = world.store.objects.write
+
+    def second(key: str, data: bytes, *, over: str | None = None) -> str:
+        monkeypatch.setattr(world.store.objects, "write", write)
+        write(key, later)
+        return write(key, data, over=over)
+
+    monkeypatch.setattr(world.store.objects, "write", second)
+    world.store.write_journal("box-0", 1, earlier)
+    assert path.read_bytes() == later
+    world.store.keep_journal("box-0", 1, parse_journal(earlier))
+    assert path.read_bytes() == later
+    world.run(world.cells[2])
+    world.store.keep_journal("box-0", 1, world.box.journal)
+    assert path.read_bytes() == world.box.journal_file.read_bytes()
 
 
 def test_code_is_kept_once_a_version(world: World) -> None:

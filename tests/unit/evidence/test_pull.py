@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.evidence import pull_cell as pull_cell_module
 from sweepstack.evidence.pull import BoxSource, PullResult, pull_all, pull_cell
 from sweepstack.evidence.pull_cell import SPARE_BYTES
 from sweepstack.onbox.agent.local_channel import LocalChannel
@@ -314,7 +315,12 @@ def test_journals_are_kept_and_must_continue(world: World) -> None:
     copy = world.store.journal_path("box-0", 1)
     whole = world.box.journal_file.read_bytes()
     assert copy.read_bytes() == whole
+    written = copy.stat().st_ino
     world.box.journal_file.write_bytes(whole + b'{"torn')
+    world.pull()
+    assert copy.read_bytes() == whole
+    assert copy.stat().st_ino == written, "the same is not written again"
+    copy.write_bytes(whole.splitlines(keepends=True)[0] + b'{"torn')
     world.pull()
     assert copy.read_bytes() == whole
     world.box.journal_file.write_bytes(whole.splitlines(keepends=True)[0])
@@ -342,6 +348,24 @@ def test_two_pulls_at_once_are_one_too_many(world: World) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
         with pytest.raises(EvidenceError, match="another pull"):
             world.pull()
+    (world.store.root / ".pull.lock").unlink()
+    (world.store.root / ".pull.lock").mkdir()
+    with pytest.raises(EvidenceError, match="nothing was pulled"):
+        world.pull()
+
+
+def test_a_place_that_takes_no_copy_is_said(world: World) -> None:
+    world.run()
+    (world.store.root / ".partial").write_text("a file where a folder should be")
+    with pytest.raises(EvidenceError, match=f"{NAME} can't be written to"):
+        pull(world)
+
+
+def test_of_the_cells_that_are_asked_for_those_are_pulled_that_are_sealed(world: World) -> None:
+    world.run(world.cells[0], world.cells[1])
+    source = BoxSource("box-0", 1, world.box.channel, cells=["none", NAME, world.cells[2].name])
+    (found,) = pull_all([source], IDENTITY, world.store)
+    assert (found.problem, [result.cell for result in found.results]) == ("", [NAME])
 
 
 def test_a_full_disk_is_said_before_anything_is_copied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,10 +397,42 @@ def test_the_same_bytes_come_once(world: World) -> None:
     weights = os.urandom(3 << 20)
     world.box.seal(world.cells[0], {**outputs(world.folder, 0), "e9.pt": weights, "last.pt": weights}, attempt=2)
     channel = Flaky(world)
-    assert pull(world, channel).files == 7
+    seen: list[tuple[str, int, int]] = []
+    assert pull_cell(channel, IDENTITY, NAME, world.store, lambda *what: seen.append(what)).files == 7
     assert [path for path in channel.fetched if path in ("e9.pt", "last.pt")] == ["e9.pt"]
     assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
     assert (world.copy(NAME) / "last.pt").stat().st_nlink == 1
+    assert seen[-1][1:] == (seen[-1][2] - len(weights), seen[-1][2]), "all but the twin came over the line"
+    for name in ("e9.pt", "last.pt"):
+        (world.copy(NAME) / name).write_bytes(b"x")
+    assert pull(world, channel).files == 2
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def test_what_is_copied_from_here_counts_only_as_it_was_sealed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that gives back something else: the file comes from the box then."""
+    world.run()
+    pull(world)
+    world.box.seal(world.cells[0], outputs(world.folder, 0) | {"metrics.json": b'{"loss": 0.5}'}, attempt=2)
+    monkeypatch.setattr(pull_cell_module, "copy_file", lambda source, target: target.write_bytes(b"x"))
+    channel = Flaky(world)
+    assert pull(world, channel).state == "pulled"
+    assert len(channel.fetched) == 5
+    assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
+
+
+def test_nothing_is_written_through_a_link_that_a_copy_has_become(world: World) -> None:
+    world.run()
+    pull(world)
+    plots = world.copy(NAME) / "plots"
+    plots.rename(world.folder / "plots")
+    plots.symlink_to(world.folder / "plots")
+    (world.folder / "plots/curve.csv").write_bytes(b"precious")
+    result = pull(world)
+    assert (result.state, result.for_now) == ("refused", True)
+    assert "plots here is not a folder" in result.reasons[0]
+    assert content(world.folder / "plots") == {"curve.csv": b"precious"}
+    assert plots.is_symlink()
 
 
 def test_a_crash_between_the_two_renames_heals(world: World) -> None:
@@ -418,6 +474,17 @@ def test_a_box_that_sealed_it_before_takes_no_later_copy_away(world: World) -> N
     later.start(world.cells[0], 2)  # a retry that has sealed nothing yet: this copy is still the result
     world.pull()
     assert content(world.copy(NAME)) == here
+
+
+def test_an_earlier_generation_of_a_box_takes_no_later_copy_away(world: World) -> None:
+    world.run()
+    world.pull()
+    heir = Box(world, "box-0", generation=2)
+    heir.seal(world.cells[0], outputs(world.folder, 7))
+    world.pull(heir)
+    assert content(world.copy(NAME)) == content(heir.sealed(NAME)), "the later one does"
+    world.pull(world.box)
+    assert content(world.copy(NAME)) == content(heir.sealed(NAME))
 
 
 def test_of_two_boxes_that_sealed_it_for_the_same_run_the_copy_that_is_here_stays(world: World) -> None:

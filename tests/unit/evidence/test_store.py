@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core.records import Lease, Loss, Receipt, Teardown
+from sweepstack.evidence import cell_store
+from sweepstack.evidence.cell_store import FolderCopies
 from sweepstack.evidence.check_files import check_files
+from sweepstack.evidence.stack_copy import keep_stack_file, places_of
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, file_sha256
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceElsewhere, EvidenceError, EvidenceMissing
-from tests.unit.evidence.world import BEGIN, IDENTITY, World, outputs
+from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, World, outputs
 
 HERE = socket.gethostname()
 
@@ -274,6 +277,46 @@ def test_an_index_that_is_not_of_this_receipt_lets_nothing_pass(world: World, wh
     assert check_files(world.store, receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
 
 
+@pytest.mark.parametrize("folders", [True, False])
+def test_a_copy_that_is_as_it_was_is_told_without_reading_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, folders: bool
+) -> None:
+    """By sizes and times; ten thousand cells in a second."""
+    world.run()
+    if not folders:
+        for seed, cell in enumerate(world.cells):
+            made = outputs(world.folder, seed)
+            world.box.seal(cell, {path: data for path, data in made.items() if "/" not in path}, attempt=2)
+    world.pull()
+    receipt, names = world.verify().receipt, [cell.name for cell in world.cells]
+
+    def read(*_: object) -> None:
+        pytest.fail("it was read")
+
+    monkeypatch.setattr(cell_store, "file_sha256", read)
+    monkeypatch.setattr(cell_store, "_open_manifest", read)
+    if not folders:
+        monkeypatch.setattr(FolderCopies, "look", read)
+    assert check_files(world.store, receipt, names, full=False) == []
+
+
+def test_a_quick_look_that_can_not_be_had_says_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    receipt, name = verified(world), world.cells[0].name
+    flip(world.copy(name) / "best.pt", keep_mtime=False)
+
+    def unknown(*_: object) -> bool:
+        raise EvidenceError("it can't be told")
+
+    monkeypatch.setattr(FolderCopies, "untouched", unknown)
+    assert check_files(world.store, receipt, [name], full=False) == [f"{name}: best.pt changed after the receipt"]
+
+
+def test_a_folder_that_takes_no_writes_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world.store.writable()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != world.store.root)
+    assert not world.store.writable()
+
+
 def test_checking_changes_nothing(world: World) -> None:
     receipt = verified(world)
 
@@ -292,6 +335,16 @@ def test_an_unverified_cell_is_never_fine(world: World) -> None:
     receipt = world.verify().receipt
     problems = check_files(world.store, receipt, [cell.name for cell in world.cells], full=False)
     assert len(problems) == 2
+
+
+def test_a_place_that_does_not_read_is_none_of_a_stack_s(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(world.folder / "data"))
+    path = world.folder / f"Pulumi.{STACK}.yaml"
+    path.write_text("config: {}\n")
+    keep_stack_file(world.uri, path)
+    assert (places_of(STACK), places_of("another")) == ([world.uri], [])
+    (world.store.root / "sweep.json").write_bytes(b"{")
+    assert places_of(STACK) == []
 
 
 # Other versions

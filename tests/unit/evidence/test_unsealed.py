@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
+from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell
 from sweepstack.evidence import pull, unsealed
 from sweepstack.evidence.store import EvidenceStore
@@ -117,6 +118,52 @@ def test_what_is_too_large_is_named_and_the_end_of_its_log_is_kept(
     assert [(file.path, file.size) for file in last.files] == [("log.txt", 100)], "of a log, the end is always kept"
 
 
+def test_a_log_comes_before_other_files_and_what_came_before_takes_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull, "MOST_BYTES", 100)
+    monkeypatch.setattr(pull, "LOG_END_BYTES", 10)
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"log.txt": b"l" * 60, "out/a": b"a" * 30, "out/b": b"b" * 40})
+    fail(box, cell, 1, final=False)
+    (first,) = bring(world)
+    assert {file.path: file.size for file in first.files} == {"log.txt": 60, "out/a": 30}
+    assert first.bytes == 90
+    attempt(box, cell, 2, {"log.txt": b"again", "out/a": b"a" * 6})
+    fail(box, cell, 2)
+    (second,) = bring(world)
+    assert ([file.path for file in second.files], [file.path for file in second.left]) == (["log.txt"], ["out/a"])
+
+
+def test_an_attempt_with_very_many_files_hides_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "WALK_FILES", 4)
+    box, (many, few, _) = world.box, world.cells
+    for cell, names in ((many, "abcdefgh"), (few, "a")):
+        attempt(box, cell, 1, {"log.txt": b"boom\n", **{f"out/{name}": b"x" for name in names}})
+        fail(box, cell, 1)
+    found = {one.cell: one for one in bring(world)}
+    assert "more than 4 files" in found[many.name].note
+    assert ([file.path for file in found[few.name].files], found[few.name].note) == (["log.txt", "out/a"], "")
+
+
+def test_a_log_of_a_dead_runner_that_goes_on_leaves_one_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end, of which a part was copied before: that part is in the new one."""
+    monkeypatch.setattr(pull, "LOG_BYTES", 100)
+    monkeypatch.setattr(pull, "LOG_END_BYTES", 100)
+    monkeypatch.setattr("sweepstack.evidence.changing_copies.EDGE", 0)
+    box, cell = world.box, world.cells[0]
+    lines = [b"line %03d\n" % number for number in range(60)]
+    folder = attempt(box, cell, 1, {"log.txt": b"".join(lines[:50]), "out/a": b"a"})
+    bring(world)
+    (folder / "log.txt").write_bytes(b"".join(lines))
+    (folder / "out/a").write_bytes(b"a, and more")
+    fail(box, cell, 1)
+    (found,) = bring(world)
+    log = next(file for file in found.files if file.path == "log.txt")
+    assert (log.size, log.start) == (100, 9 * 60 - 100)
+    assert not (world.store.root / "superseded").exists()
+
+
 def test_a_secret_that_a_killed_attempt_printed_is_masked(world: World) -> None:
     box, (cell, *_) = world.box, world.cells
     (box.root / box_layout.SECRETS).write_text(json.dumps({"TOKEN": "hunter2hunter2", "SHORT": "abc"}))
@@ -158,6 +205,27 @@ def test_a_file_that_can_not_be_read_is_named_and_stops_nothing(world: World) ->
     ]
 
 
+def test_files_come_together_and_one_that_came_in_part_is_asked_for_again(world: World) -> None:
+    box, (cell, *_) = world.box, world.cells
+    attempt(box, cell, 1, {"out/a": b"whole", "out/b": b"b"})
+
+    asked: list[str] = []
+
+    class Half(LocalChannel):
+        def fetch_many(self, files: Sequence[tuple[str, Path]], progress: object = None) -> None:
+            super().fetch_many(files)
+            next(target for path, target in files if path.endswith("out/a")).write_bytes(b"who")
+            raise PermissionError(13, "Permission denied")
+
+        def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+            asked.append(path.rpartition("/")[2])
+            return super().read(path, offset=offset, limit=limit)
+
+    pull.bring(Half(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+    assert {path.rpartition("/")[2]: data for path, data in here(world).items()} == {"a": b"whole", "b": b"b"}
+    assert asked == ["a"]
+
+
 def test_a_cut_is_gone_on_with(world: World) -> None:
     box, (first, second, _) = world.box, world.cells
     for cell in (first, second):
@@ -173,6 +241,26 @@ def test_a_cut_is_gone_on_with(world: World) -> None:
         pull.bring(Cut(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
     assert [one.cell for one in of_box(world.store, "box-0", 1).attempts] == [second.name]
     assert [one.cell for one in bring(world)] == [first.name]
+
+
+@pytest.mark.parametrize("silent", ["together", "one by one"])
+def test_a_box_that_falls_silent_has_left_nothing_behind(world: World, silent: str) -> None:
+    """What a file was not read for is another thing: such a file is named as left, and the attempt is done with."""
+    box, cell = world.box, world.cells[0]
+    attempt(box, cell, 1, {"log.txt": b"boom", "out/a": b"a"})
+
+    class Silent(LocalChannel):
+        def fetch_many(self, files: Sequence[tuple[str, Path]], progress: object = None) -> None:
+            raise Unreachable("cut off") if silent == "together" else PermissionError(13, "Permission denied")
+
+        def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+            if silent != "together" and path.endswith("out/a"):
+                raise Unreachable("cut off")
+            return super().read(path, offset=offset, limit=limit)
+
+    with pytest.raises(Unreachable):
+        pull.bring(Silent(box.native_id, box.root, {}), "box-0", 1, box.journal, world.store)
+    assert of_box(world.store, "box-0", 1).attempts == ()
 
 
 def test_a_disk_that_is_nearly_full_is_told_in_sensible_units(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +334,12 @@ def test_a_record_reads_as_it_was_written(world: World) -> None:
     path = world.store.root / "records/unsealed/box-0-g1.json"
     assert json.loads(path.read_bytes())["schema"] == 1
     assert UnsealedOfBox.model_validate_json(path.read_bytes()) == of_box(world.store, "box-0", 1)
+    (found,) = of_cell(world.store, cell.name)
+    assert unsealed.read_attempt_copy(world.store, found, "log.txt") == b"x"
+    path.write_bytes(b"{")
+    seen = Observation(Existence.EXISTS, box.journal, runner_alive=False)
+    (why,) = unsealed.why_logs_hold_box(world.store, "box-0", 1, (), seen)
+    assert "box-0-g1.json is damaged" in why, "what is not known to be copied holds the box"
 
 
 ODD = (b"a\tb", b"a\nb", b"a\\b", b"a\377", b"%_a%FF", b"a%FF", b"%0A", b"a%0Ab", b"x\033[2J", b"deep\n/\377/file")

@@ -24,6 +24,13 @@ class Silent(LocalChannel):
         raise Unreachable("no answer")
 
 
+class Other(LocalChannel):
+    """A box on another machine, whose paths look like those of this one."""
+
+    def listdir(self, path: str) -> list[DirEntry]:
+        raise FileNotFoundError(path)
+
+
 def test_a_box_that_does_not_say_whether_the_evidence_lies_on_it_is_unknown(tmp_path: Path) -> None:
     evidence = tmp_path / "box" / "data" / "results"
     evidence.mkdir(parents=True)
@@ -35,6 +42,7 @@ def test_a_box_that_does_not_say_whether_the_evidence_lies_on_it_is_unknown(tmp_
     with pytest.raises(Unreachable):
         evidence_on(Silent("local-x", tmp_path / "box", {}), uri, box_layout.OWN_TIERS)
     assert evidence_on(Silent("local-x", tmp_path / "other", {}), uri, box_layout.OWN_TIERS) is None, "it is not asked"
+    assert evidence_on(Other("local-x", tmp_path / "box", {}), uri, box_layout.OWN_TIERS) is None, "it has no such path"
 
 
 def test_a_manifest_that_can_not_be_read_may_name_any_box(tmp_path: Path) -> None:
