@@ -161,6 +161,8 @@ def test_a_log_of_a_dead_runner_that_goes_on_leaves_one_copy(world: World, monke
     (found,) = bring(world)
     log = next(file for file in found.files if file.path == "log.txt")
     assert (log.size, log.start) == (100, 9 * 60 - 100)
+    copies = {path.rpartition("box-0-g1-1/")[2]: data for path, data in here(world).items()}
+    assert copies == {"log.txt": b"".join(lines)[-100:], "out/a": b"a, and more"}
     assert not (world.store.root / "superseded").exists()
 
 

@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,15 @@ from safetensors.numpy import save as safetensors_bytes
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.core.records import ArtifactSpec, Cell, Loss
 from sweepstack.evidence import verify as verifying
+from sweepstack.evidence.cell_store import FolderCopies
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import ReadBox, VerifyRequest, check_code, verify
+from sweepstack.loaders.base import Reader
+from sweepstack.loaders.pool import FileToRead, WorkersBroken
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
-from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, JournalDamaged
+from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, Box, FakeRoster, World, cell_of, checkpoint_bytes, outputs
 
@@ -63,6 +67,8 @@ def test_a_good_sweep_is_verified(world: World) -> None:
     assert world.store.receipt(outcome.digest) == receipt
     assert world.store.latest_receipt() == outcome.digest
     assert outcome.stages["worker.sha256"] > 0
+    assert (outcome.differing, outcome.as_sealed, outcome.unknown, outcome.notes) == ([], [], [], [])
+    assert outcome.network in (True, False), "each file was read by a worker, which says it"
 
 
 Attack = Callable[[World, Path], None]
@@ -199,6 +205,8 @@ def test_a_copy_that_was_touched_is_damaged(world: World, attack: Attack, reason
     assert reason in "; ".join(cell.reasons)
     assert not outcome.ok
     assert (outcome.receipt.verified, outcome.receipt.total) == (2, 3)
+    as_sealed = attack is _extra_file  # all that its manifest names is right
+    assert (outcome.differing, outcome.as_sealed) == (([], [GOOD]) if as_sealed else ([GOOD], []))
 
 
 def _flipped_at(data: bytes, offset: int) -> bytes:
@@ -243,9 +251,11 @@ def test_what_was_bad_or_missing_when_it_was_sealed_is_damaged(
         files[path] = make(good)
     world.box.seal(world.cells[1], files, attempt=2)
     world.pull()
-    cell = cell_of(world.verify(), GOOD)
+    outcome = world.verify()
+    cell = cell_of(outcome, GOOD)
     assert cell.state == "damaged"
     assert reason in "; ".join(cell.reasons)
+    assert (outcome.differing, outcome.as_sealed) == ([], [GOOD])
 
 
 def test_what_its_box_doubts_is_suspect_unless_it_is_worse(world: World) -> None:
@@ -484,15 +494,52 @@ def test_cells_without_a_copy_are_told_apart(world: World) -> None:
     world.box.start(going)
     world.box.start(broken)
     world.box.log("cell-failed", cell=broken.name, attempt=1, exit_code=2, reason="exit code 2", final=True)
-    never = Cell(name="never", params={})
-    world.cells = (*world.cells, never)
+    never, dropped = Cell(name="never", params={}), Cell(name="out", params={})
+    world.cells = (*world.cells, never, dropped)
+    world.box.start(dropped)
+    world.box.log("cell-dropped", cell="out", reason="hangs")
     outcome = world.verify()
     assert {cell.name: (cell.state, cell.reasons) for cell in outcome.receipt.cells} == {
         done.name: ("missing", ("sealed on box-0 and not pulled",)),
         going.name: ("running", ("attempt 1 on box-0",)),
         broken.name: ("failed", ("attempt 1 on box-0: exit code 2",)),
         "never": ("pending", ()),
+        "out": ("pending", ("taken out of the queue of box-0: hangs",)),
     }
+    other = Box(world, "box-1")
+    other.launch(broken, going)
+    for cell in (broken, going):
+        other.seal(cell, outputs(world.folder))
+    outcome = world.verify(boxes=[world.box.view(), other.view()])
+    for cell in (broken, going):
+        assert cell_of(outcome, cell).reasons == ("sealed on box-1 and not pulled",), "that box has what is wanted"
+
+
+def test_cells_without_a_copy_of_boxes_that_are_no_more(world: World) -> None:
+    """By their journals, of which copies were kept."""
+    done, going, broken = world.cells
+    world.box.launch(*world.cells)
+    world.box.start(broken)
+    world.box.log("cell-failed", cell=broken.name, attempt=1, exit_code=2, reason="exit code 2", final=True)
+    world.box.seal(done, outputs(world.folder))
+    world.box.start(going)
+    world.store.write_journal("box-0", 1, world.box.journal_file.read_bytes())
+    cells = {cell.name: (cell.state, cell.reasons) for cell in world.verify(boxes=[]).receipt.cells}
+    assert cells == {
+        done.name: ("missing", ("sealed on box-0 (generation 1) and not pulled",)),
+        going.name: ("pending", ()),
+        broken.name: ("pending", ()),
+    }
+
+
+def test_what_ran_again_on_a_box_that_is_no_more_did_not_end(world: World) -> None:
+    good_sweep(world)
+    world.box.start(world.cells[1], attempt=2, retry=1)
+    world.pull()
+    assert cell_of(world.verify(), GOOD).state == "running"
+    cell = cell_of(world.verify(boxes=[]), GOOD)
+    assert (cell.state, cell.earlier) == ("failed", True)
+    assert "attempt 2 did not end before box-0 (generation 1) did" in cell.reasons[0]
 
 
 def test_lost_cells_stay_named(world: World) -> None:
@@ -556,6 +603,14 @@ def test_a_broken_journal_verifies_nothing(world: World, how: str) -> None:
     assert outcome.receipt.verified == 0
     assert outcome.receipt.boxes == ()
     assert "the journal of box-0 is broken" in cell_of(outcome, GOOD).reasons[0]
+    never = Cell(name="never", params={})
+    world.cells = (*world.cells, never)
+    outcome = world.verify(boxes=_views(world.box))
+    assert (cell_of(outcome, never).state, cell_of(outcome, never).reasons) == ("pending", ()), "it was no cell of its"
+    shutil.rmtree(world.copy(GOOD))
+    cell = cell_of(world.verify(boxes=_views(world.box)), GOOD)
+    assert cell.state == "pending"
+    assert "the journal of box-0 is broken" in cell.reasons[0]
 
 
 def _hash(entry: dict[str, object]) -> str:
@@ -655,6 +710,53 @@ def test_torch_is_asked_for_by_name_and_must_be_there(world: World, monkeypatch:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="torch is not installed here"):
         world.verify()
+
+
+def test_where_no_reader_runs_nothing_is_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file was read then, and no cell has a reason against it."""
+    good_sweep(world)
+
+    def broken(work: Iterable[object], **_: object) -> Iterator[object]:
+        for _job in work:
+            raise WorkersBroken("no numpy here")
+        yield
+
+    monkeypatch.setattr(verifying, "read_all", broken)
+    with pytest.raises(EvidenceError, match="nothing is known: no numpy here"):
+        world.verify()
+    assert world.store.latest_receipt() is None
+
+
+def test_the_reader_that_was_asked_for_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    good_sweep(world)
+    asked, read_all = [], verifying.read_all
+
+    def noted(work: Iterable[FileToRead], *, reader: Reader, **how: Any) -> object:
+        asked.append(reader)
+        return read_all(work, reader="restricted", **how)
+
+    monkeypatch.setattr(verifying, "read_all", noted)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    world.verify()
+    monkeypatch.setenv("SWEEPSTACK_TORCH_READER", "torch")
+    world.verify()
+    world.verify(reader="restricted")
+    assert asked == ["restricted", "torch", "restricted"]
+
+
+def test_a_manifest_that_can_not_be_read_fails_its_cell_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    good_sweep(world)
+    read = FolderCopies.manifest
+
+    def denied(copies: FolderCopies, cell: str) -> bytes | None:
+        if cell == GOOD:
+            raise PermissionError(13, "Permission denied")
+        return read(copies, cell)
+
+    monkeypatch.setattr(FolderCopies, "manifest", denied)
+    outcome = world.verify()
+    assert (cell_of(outcome, GOOD).state, outcome.receipt.verified) == ("damaged", 2)
+    assert cell_of(outcome, GOOD).reasons == ("its manifest can't be read: Permission denied",)
 
 
 def test_progress_reaches_the_end(world: World) -> None:
