@@ -143,7 +143,8 @@ def require_marker(objects: ObjectStore) -> Marker:
 def make_marker(objects: ObjectStore, identity: str, project: str, stack: str) -> Marker:
     """Claims `objects` for a sweep; two claims at once get one winner. Idempotent for the same sweep.
 
-    Raises EvidenceError when the place is another sweep's, or holds evidence whose marker is lost.
+    Raises EvidenceError when the place is another sweep's, or holds evidence whose marker is lost, or can't keep two
+    people from writing over each other.
     """
     before = read_marker(objects)
     if before is None:
@@ -158,13 +159,13 @@ def make_marker(objects: ObjectStore, identity: str, project: str, stack: str) -
             objects.write(MARKER, canonical_json(before.model_dump(mode="json", by_alias=True)) + b"\n", over=ABSENT)
         except EvidenceChanged:
             before = require_marker(objects)
-        if isinstance(objects, S3Store):
-            objects.proves_conditions(MARKER)
     if (before.identity, before.project, before.stack) != (identity, project, stack):
         raise EvidenceError(
             f"{objects.shown()} holds the evidence of {before.project}/{before.stack} ({before.identity}); "
             f"give {stack} its own pull_to"
         )
+    if isinstance(objects, S3Store):  # each time: a refusal leaves the marker there
+        objects.proves_conditions(MARKER)
     return before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 from collections.abc import Callable
@@ -12,18 +13,20 @@ from typing import Any
 import pytest
 
 from sweepstack.core.bucket_address import S3Address
-from sweepstack.core.records import Receipt
+from sweepstack.core.records import FileEntry, Receipt
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_files
+from sweepstack.evidence.file_index import read_index
 from sweepstack.evidence.s3.cell_store import S3Copies, seal_of
 from sweepstack.evidence.s3.object_store import S3Store
-from sweepstack.evidence.s3.objects import head, upload
+from sweepstack.evidence.s3.objects import digest, download, head, upload
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import EvidenceError, Unreachable
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError, Unreachable
 from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.test_pull import Flaky, content
+from tests.unit.evidence.test_pull import elsewhere as sealed_elsewhere
 from tests.unit.evidence.world import IDENTITY, World, cell_of, outputs
 
 NAME = "lr0.1-seed0"
@@ -66,12 +69,27 @@ def big(world: World, megabytes: int = 12) -> dict[str, bytes]:
     return outputs(world.folder, 0) | {"big.bin": os.urandom(megabytes << 20)}
 
 
-def test_a_sweep_is_pulled_verified_and_checked(world: World, server: S3Server) -> None:
+def test_a_sweep_is_pulled_verified_and_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     receipt = verified(world)
     names = [cell.name for cell in world.cells]
     for full in (False, True):
         assert check_files(fresh(world).store, receipt, names, full=full) == []
+        found = check_files(fresh(world).store, receipt, [*names, "none"], full=full)
+        assert found == ["none is not in the receipt"]
+    index = read_index(world.store.objects, receipt)
+    assert index.keys() == {
+        f"{cell.name}/{path}" for cell in receipt.cells for path in ("manifest.json", *(f.path for f in cell.files))
+    }
     copies = world.store.copies
+    wanted = {cell.name: cell.manifest for cell in receipt.cells}
+    one_by_one = {name: copies.look(name, manifest) for name, manifest in wanted.items()}
+    assert {len(folder.files) for folder in one_by_one.values()} == {6}
+    for many in (64, 0):
+        monkeypatch.setattr("sweepstack.evidence.s3.cell_store.MANY", many)
+        assert copies.look_all(wanted) == one_by_one
+    for name in ("", ".", "..", "a/b", "a\0b"):
+        with pytest.raises(EvidenceError, match="no cell name"):
+            copies.look(name)
     assert sorted(copies.cells()) == sorted(names)
     assert copies.read(NAME, "log.txt") == b"step 1\n"
     assert copies.read(NAME, "log.txt", 5, 1) == b"1"
@@ -86,7 +104,8 @@ def test_nothing_that_did_not_change_is_moved_twice(world: World, elsewhere: Els
     names = [cell.name for cell in world.cells]
     size = sum(file.size for cell in receipt.cells for file in cell.files)
     records = 40_000  # manifests, journals, records, the receipt, the index
-    fresh(world).pull()
+    (pull,) = fresh(world).pull()
+    assert {result.state for result in pull.results} == {"current"}
     assert moved(world) < records
     again = fresh(world).verify()
     assert again.receipt == receipt
@@ -151,18 +170,70 @@ def test_every_change_of_an_object_is_seen(world: World, server: S3Server, elsew
     assert check_files(fresh(world).store, receipt, names, full=True) == []
 
 
-def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(world: World, server: S3Server) -> None:
+def test_the_same_bytes_without_a_checksum_are_read_to_be_believed(
+    world: World, server: S3Server, elsewhere: Elsewhere
+) -> None:
     """As another tool would have put them there."""
     receipt = verified(world)
     key = sealed_key(world, "best.pt")
-    data = server.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=data, ChecksumAlgorithm="CRC32")
+    good = server.sdk().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=good, ChecksumAlgorithm="CRC32")
     names = [cell.name for cell in world.cells]
     assert check_files(fresh(world).store, receipt, names, full=True) == []
-    data = bytearray(data)
+    data = bytearray(good)
     data[-30] ^= 4
     server.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
     assert check_files(fresh(world).store, receipt, names, full=True) == [f"{NAME}: best.pt changed after the receipt"]
+    for cache in (lambda: None, elsewhere):
+        server.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
+        cache()
+        box = Flaky(fresh(world))
+        world_pull(world, box)
+        assert box.fetched == (["best.pt"] if cache is elsewhere else []), "put there again from what is right"
+        assert check_files(fresh(world).store, receipt, names, full=True) == []
+    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=bytes(data), ChecksumAlgorithm="CRC32")
+    assert cell_of(fresh(world).verify(), NAME).state == "damaged", "the cache has it as it was sealed"
+    server.sdk().put_object(Bucket=BUCKET, Key=key, Body=good, ChecksumAlgorithm="CRC32")
+    elsewhere()
+    box = Flaky(fresh(world))
+    assert {result.state for result in world_pull(world, box)} == {"current"}
+    assert box.fetched == [], "it is right"
+    prefix = S3Address.parse(world.uri).prefix
+    server.sdk().put_object(Bucket=BUCKET, Key=f"{prefix}/records/latest-receipt", Body=b"no digest")
+    assert fresh(world).verify().receipt == receipt
+
+
+def test_what_was_written_down_of_an_object_speaks_for_that_object_alone(world: World, server: S3Server) -> None:
+    """Size and tag of an object spare asking, where it is the one that was hashed, and was what it has to be."""
+    (cell,) = (one for one in verified(world).cells if one.name == NAME)
+    key, entry = sealed_key(world, "best.pt"), next(file for file in cell.files if file.path == "best.pt")
+    index, copies = read_index(world.store.objects, world.verify().receipt), fresh(world).store.copies
+    assert isinstance(copies, S3Copies)
+    facts = copies.look(NAME, cell.manifest).files
+    of_file, of_manifest = index[f"{NAME}/best.pt"], index[f"{NAME}/manifest.json"]
+    before = moved(world)
+    assert copies.unchanged(NAME, entry, facts["best.pt"], of_file, full=False)
+    assert copies.manifest_is(NAME, cell.manifest, facts["manifest.json"], of_manifest, full=False)
+    assert moved(world) == before, "nothing was asked for"
+    other = "0" * 64
+    assert copies.unchanged(NAME, entry, facts["best.pt"], None, full=False)
+    wrong = entry.model_copy(update={"sha256": other})
+    assert not copies.unchanged(NAME, wrong, facts["best.pt"], of_file, full=False)
+    assert copies.manifest_is(NAME, cell.manifest, facts["manifest.json"], None, full=False)
+    assert not copies.manifest_is(NAME, f"sha256:{other}", facts["manifest.json"], of_manifest, full=False)
+    s3 = server.sdk()
+    data = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    s3.put_object(Bucket=BUCKET, Key=key, Body=data[:-1] + b"?", ChecksumAlgorithm="SHA256")
+    found = head(copies.objects, key.removeprefix(f"{S3Address.parse(world.uri).prefix}/"))
+    assert found is not None
+    vouched = (found.size, found.stamp, entry.sha256)
+    assert not copies.unchanged(NAME, entry, facts["best.pt"], vouched, full=True), "the server's checksum knows better"
+    s3.delete_object(Bucket=BUCKET, Key=key)
+    assert not copies.unchanged(NAME, entry, facts["best.pt"], of_file, full=True)
+    with pytest.raises(EvidenceError, match="vanished"):
+        copies.here(NAME, [FileEntry(path="best.pt", size=entry.size, sha256=entry.sha256, role="artifact")])
+    with pytest.raises(EvidenceError, match="is not there"):
+        copies.local("none", "best.pt")
 
 
 def test_a_rotten_cache_is_not_believed(world: World) -> None:
@@ -206,8 +277,15 @@ def test_large_files_go_up_in_parts_and_on_after_a_cut(
     assert result.state == "pulled"
     assert sent == [1, 2, 0, 3]
     assert "big.bin" not in box.fetched  # it was in the cache
-    receipt = world.verify().receipt
-    assert receipt.verified == 1
+    assert world.store.traffic is not None
+    for store in (world.store, fresh(world).store):
+        world.store = store
+        shrink_parts(world)
+        before = store.traffic.down if store.traffic else 0
+        receipt = world.verify().receipt
+        assert receipt.verified == 1
+        assert store.traffic is not None
+        assert store.traffic.down - before < 40_000, "the cache has it: by the checksums of its parts"
     assert check_files(fresh(world).store, receipt, [NAME], full=True) == []
     assert moved(world) < 40_000
 
@@ -268,6 +346,9 @@ def test_a_changed_large_object_is_seen(world: World, server: S3Server, elsewher
 
     config = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20)
     server.sdk().upload_file(str(path), BUCKET, key, Config=config, ExtraArgs={"ChecksumAlgorithm": "SHA256"})
+    fresh(world)
+    shrink_parts(world)
+    assert cell_of(world.verify(), NAME).state == "damaged", "the cache has it as it was sealed"
     elsewhere()
     for full in (False, True):
         fresh(world)
@@ -284,6 +365,45 @@ def test_what_another_machine_pulled_is_not_fetched_from_the_box_again(world: Wo
     box = Flaky(world)
     assert {result.state for result in world_pull(world, box)} == {"current"}
     assert box.fetched == []
+    assert moved(world) < 40_000, "nor from the bucket"
+
+
+def test_a_later_copy_is_not_taken_away_by_a_box_that_sealed_it_before(world: World) -> None:
+    world.run()
+    later = sealed_elsewhere(world, 7, retry=1)
+    world.pull()
+    metrics = (later.sealed(NAME) / "metrics.json").read_bytes()
+    (pull,) = fresh(world).pull(world.box)
+    (result,) = (result for result in pull.results if result.cell == NAME)
+    assert (result.state, result.notes) == (
+        "current",
+        ("box-0 sealed it before box-1 did, whose copy is here and stays",),
+    )
+    assert world.store.copies.read(NAME, "metrics.json") == metrics
+
+
+def test_an_object_is_put_taken_and_hashed_only_as_the_one_that_was_seen(
+    world: World, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, key, path = world.store.objects, "cells/x/a", tmp_path / "a"
+    assert isinstance(objects, S3Store)
+    path.write_bytes(b"ours")
+    sha256 = hashlib.sha256(b"ours").hexdigest()
+    seen = upload(objects, key, path, sha256)
+    assert upload(objects, key, path, sha256) == seen, "it is there"
+    objects.write(key, b"else")
+    with pytest.raises(EvidenceChanged):
+        upload(objects, key, path, sha256)
+    for ask in (lambda: download(objects, key, seen, tmp_path / "b"), lambda: digest(objects, key, seen)):
+        with pytest.raises(EvidenceChanged):
+            ask()
+    assert not (tmp_path / "b").exists()
+    now = head(objects, key)
+    assert now is not None
+    answers = iter([{"Body": io.BytesIO()}])
+    monkeypatch.setattr(s3_client.client(), "get_object", lambda **_: next(answers))
+    with pytest.raises(EvidenceError, match="sent nothing"):
+        download(objects, key, now, tmp_path / "b")
 
 
 def test_a_new_seal_takes_over_whole_and_the_old_one_stays(world: World, server: S3Server) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from sweepstack.core.bucket_address import S3Address
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.location import object_store_at
 from sweepstack.evidence.object_store import ObjectStore
 from sweepstack.evidence.s3.object_store import S3Store
+from sweepstack.evidence.s3.objects import head
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, EvidenceMissing
 from sweepstack.platforms.common import s3_client
@@ -33,6 +35,26 @@ def test_founding_is_idempotent_and_exclusive(uri: str) -> None:
     assert EvidenceStore.found(uri, IDENTITY, "p", "s").marker == first.marker == EvidenceStore.read_marker(uri)
     with pytest.raises(EvidenceError, match="holds the evidence of p/s"):
         EvidenceStore.found(uri, "zzzzzzzzzz", "p", "s2")
+
+
+def test_a_server_that_ignores_conditions_is_refused_each_time(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: it was refused once, and the marker that it had left made the next try a yes."""
+    s3 = s3_client.client()
+    put = s3.put_object
+
+    def careless(**words: object) -> object:
+        return put(**{name: value for name, value in words.items() if name not in ("IfMatch", "IfNoneMatch")})
+
+    monkeypatch.setattr(s3, "put_object", careless)
+    for _ in range(2):
+        with pytest.raises(EvidenceError, match="ignores conditional writes"):
+            EvidenceStore.found(uri, IDENTITY, "p", "s")
+
+
+def test_our_own_write_whose_answer_was_lost_counts(objects: S3Store) -> None:
+    tag = objects.write("records/lease.json", b"ours", over="")
+    assert objects.write("records/lease.json", b"ours", over="") == tag
+    assert objects.write("records/lease.json", b"later", over=tag) != tag
 
 
 def test_a_deleted_marker_is_unknown_not_empty(world: World, server: S3Server) -> None:
@@ -91,6 +113,23 @@ def test_a_bucket_that_is_not_there_is_said() -> None:
     for ask in (EvidenceStore.open, EvidenceStore.read_marker):
         with pytest.raises(EvidenceError, match=r"s3://nowhere/x/sweep\.json: the bucket is not there\. Make it"):
             ask("s3://nowhere/x")
+    with pytest.raises(EvidenceError, match="the bucket is not there"):
+        head(S3Store(S3Address.parse("s3://nowhere/x")), "cells/a/best.pt")  # whose bare 404 says less
+
+
+def test_an_object_that_may_not_be_looked_at_is_not_absent(objects: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "403"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, "HeadObject")
+
+    monkeypatch.setattr(s3_client.client(), "head_object", refused)
+    with pytest.raises(EvidenceError, match="refused these keys"):
+        head(objects, "cells/a/best.pt")
+
+
+def test_a_bucket_is_no_folder(world: World) -> None:
+    with pytest.raises(EvidenceError, match="is not a folder"):
+        _ = world.store.root
+    assert world.store.writable(), "as far as that can be told"
 
 
 def test_keys_and_server_stand_in_no_address() -> None:

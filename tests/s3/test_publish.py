@@ -13,9 +13,11 @@ from sweepstack.core.bucket_address import S3Address
 from sweepstack.core.records import Lease
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.check_files import check_files
-from sweepstack.evidence.publish import publish, succession_problem
+from sweepstack.evidence.file_index import read_index
+from sweepstack.evidence.publish import arrival_problem, publish, succession_problem
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import EvidenceError, EvidenceMissing, EvidenceMoved
 from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
@@ -46,7 +48,13 @@ def test_everything_is_there_and_counts(folder: World, uri: str) -> None:
     done = publish(folder.uri, uri, lambda _, bytes_done, __: said.append(bytes_done))
     assert done.bytes == said[-1]
     assert done.notes == ()
+    assert done.traffic.up < done.bytes + 10_000, "each once: the second round compares"
     store = EvidenceStore.open(uri)
+    assert {path: sha256 for path, (_, _, sha256) in read_index(store.objects, receipt).items()} == {
+        f"{cell.name}/{path}": sha256
+        for cell in receipt.cells
+        for path, sha256 in [("manifest.json", hex_of(cell.manifest or "")), *((f.path, f.sha256) for f in cell.files)]
+    }
     assert store.marker == folder.store.marker
     assert store.latest_receipt() == latest
     assert store.receipt(latest) == receipt
@@ -78,7 +86,11 @@ def test_the_folder_says_where_its_evidence_went(folder: World, uri: str) -> Non
     ):
         with pytest.raises(EvidenceMoved, match=rf"moved to {uri} .*pulumi up"):
             ask()
-    assert publish(folder.uri, uri).uri == uri  # again: nothing to do
+    there = EvidenceStore.open(uri)
+    there.write_lease(lease)
+    assert publish(folder.uri, uri).uri == uri
+    assert there.lease() == lease, "again: nothing to do, and nothing to take away"
+    assert EvidenceStore.open(uri).marker == there.marker
     with pytest.raises(EvidenceError, match=f"published to {uri} already"):
         publish(folder.uri, uri + "-other")
 
@@ -176,6 +188,17 @@ def test_a_place_in_use_is_left_alone(folder: World, world: World, uri: str, ser
     server.sdk().put_object(Bucket=BUCKET, Key=f"{other.prefix}-b/thesis.pdf", Body=b"x")
     with pytest.raises(EvidenceError, match="is not empty"):
         publish(folder.uri, f"{other.uri}-b")
+    begun = f"{other.prefix}-c/records/publishing.json"
+    server.sdk().put_object(Bucket=BUCKET, Key=begun, Body=b'{"source":"file://another/place"}')
+    with pytest.raises(EvidenceError, match="something else is being published"):
+        publish(folder.uri, f"{other.uri}-c")
+    for source, target, words in (
+        (folder.uri, f"{folder.uri}-2", "from a folder to s3://"),
+        (world.uri, f"{other.uri}-d", "from a folder to s3://"),
+        (f"{folder.uri}-2", f"{other.uri}-d", "there is nothing to publish"),
+    ):
+        with pytest.raises(EvidenceError, match=words):
+            publish(source, target)
     assert EvidenceStore.open(folder.uri).marker == folder.store.marker  # still open
 
 
@@ -186,6 +209,13 @@ def test_only_what_was_published_from_here_may_be_followed_to(folder: World, wor
     assert "was not published from" in succession_problem(folder.uri + "2", uri, IDENTITY)
     assert "was not published from" in succession_problem(folder.uri, world.uri, IDENTITY)
     assert "sweep.json" in succession_problem(folder.uri, uri + "-none", IDENTITY)
+    assert arrival_problem(uri, "project", "sweep-t") == ""
+    for at, stack, words in (
+        (uri, "another", "holds the evidence of project/sweep-t"),
+        (world.uri, "sweep-t", "was not published there"),
+        (uri + "-none", "sweep-t", "sweep.json"),
+    ):
+        assert words in arrival_problem(at, "project", stack)
 
 
 def test_a_new_seal_after_it_is_pulled_into_the_bucket(folder: World, uri: str) -> None:
