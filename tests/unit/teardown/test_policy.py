@@ -268,10 +268,16 @@ def test_a_link_that_no_file_said_asks_for_no_consent_of_the_one_who_wrote_it(
 
 def test_the_people_of_what_a_person_said_are_asked_also_to_go_back_to_it(project: Path, situation: Situation) -> None:
     people = "approvers: [ana]\n"
-    planted = copy_of(people, people + "waivers: refused\n")
     file(project, people)
     (project / "allowed_signers").write_text(ANA + BEN)
-    found = meant(project, situation, planted, given=consent(people + "waivers: refused\n", people))
+    said, planted = of_project(project), source(people + "waivers: refused\n")
+    assert said is not None
+    links = (PolicyLink(policy=said), PolicyLink(policy=planted))
+    entry = PolicyCopy(chains=(PolicyChain(links=links),)).model_dump_json()
+    actions = tuple(
+        Action(verb=verb, box=IDENTITY, native_id=one.digest) for verb, one in ((FROM, planted), (TO, said))
+    )
+    found = meant(project, situation, entry, given=consent(people, people).model_copy(update={"actions": actions}))
     assert found.refused, "ana did not sign it"
 
 
