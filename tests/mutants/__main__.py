@@ -34,12 +34,11 @@ def grow(mutant: Mutant, target: Path) -> str:
     (target / ".venv").symlink_to((ROOT / ".venv").resolve())
     if not mutant.patches:
         return "it has no patch"
-    for patch in mutant.patches:
-        path = target / patch.path
-        text = path.read_text()
-        if text.count(patch.old) != 1:
-            return f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times, not once"
-        path.write_text(text.replace(patch.old, patch.new))
+    try:
+        for patch in mutant.patches:
+            patch.apply(target)
+    except ValueError as error:
+        return str(error)
     return ""
 
 

@@ -26,8 +26,7 @@ from sweepstack.platforms.common import s3_client
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.test_pull import Flaky, content
-from tests.unit.evidence.test_pull import elsewhere as sealed_elsewhere
-from tests.unit.evidence.world import IDENTITY, World, cell_of, outputs
+from tests.unit.evidence.world import IDENTITY, World, cell_of, outputs, sealed_elsewhere
 
 NAME = "lr0.1-seed0"
 Elsewhere = Callable[[], None]

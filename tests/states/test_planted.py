@@ -85,17 +85,10 @@ PLANTED = {
 }
 
 
-def checked(patch: Patch, root: Path) -> str:
-    """The file as it is, which has what the patch takes out, once."""
-    text = (root / patch.path).read_text()
-    assert text.count(patch.old) == 1, f"{patch.path} holds {patch.old!r} {text.count(patch.old)} times"
-    return text
-
-
 @pytest.mark.parametrize("kind", PLANTED)
 def test_it_fits(kind: str) -> None:
     for patch in PLANTED[kind].patches:
-        checked(patch, ROOT)
+        patch.text(ROOT)
 
 
 FIRST, *OTHERS = PLANTED  # `make test` plays FIRST ("more than three"), `make proof` all of them
@@ -105,8 +98,7 @@ FIRST, *OTHERS = PLANTED  # `make test` plays FIRST ("more than three"), `make p
 def test_it_is_found(kind: str, new_fast: Fast) -> None:
     planted = PLANTED[kind]
     for patch in planted.patches:
-        text = checked(patch, new_fast.checkout)
-        (new_fast.checkout / patch.path).write_text(text.replace(patch.old, patch.new))
+        patch.apply(new_fast.checkout)
     for name in ("cut",) if planted.start == "cut" else ("finished", "cleared"):
         STARTS[name].prepare(new_fast)
         if name == planted.start:

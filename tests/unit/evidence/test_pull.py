@@ -17,7 +17,7 @@ from sweepstack.evidence.pull_cell import SPARE_BYTES
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceError, Unreachable
-from tests.unit.evidence.world import IDENTITY, Box, World, outputs
+from tests.unit.evidence.world import IDENTITY, Box, World, outputs, sealed_elsewhere
 
 NAME = "lr0.1-seed0"
 
@@ -447,19 +447,10 @@ def test_a_crash_between_the_two_renames_heals(world: World) -> None:
     assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
 
 
-def elsewhere(world: World, seed: int, **manifest: int) -> Box:
-    """The first cell was sealed on a second box, too."""
-    box = Box(world, "box-1")
-    world.boxes.append(box)
-    box.launch(*world.cells)
-    box.seal(world.cells[0], outputs(world.folder, seed), **manifest)
-    return box
-
-
 def test_a_box_that_sealed_it_before_takes_no_later_copy_away(world: World) -> None:
     """The volume of a box that ended is read once more, and the box that sealed it last is gone."""
     world.run()
-    later = elsewhere(world, 7, retry=1)
+    later = sealed_elsewhere(world, 7, retry=1)
     world.pull()
     assert world.verify().receipt.verified == 3
     here = content(world.copy(NAME))
@@ -490,7 +481,7 @@ def test_an_earlier_generation_of_a_box_takes_no_later_copy_away(world: World) -
 def test_of_two_boxes_that_sealed_it_for_the_same_run_the_copy_that_is_here_stays(world: World) -> None:
     world.run()
     world.pull()
-    elsewhere(world, 7)
+    sealed_elsewhere(world, 7)
     world.pull()
     assert content(world.copy(NAME)) == content(world.box.sealed(NAME))
     assert not (world.store.root / ".superseded").exists()
@@ -499,7 +490,7 @@ def test_of_two_boxes_that_sealed_it_for_the_same_run_the_copy_that_is_here_stay
 @pytest.mark.parametrize("hurt", ["a file", "its journal"])
 def test_a_later_copy_that_does_not_count_goes(world: World, hurt: str) -> None:
     world.run()
-    world.pull(elsewhere(world, 7, retry=1))
+    world.pull(sealed_elsewhere(world, 7, retry=1))
     if hurt == "a file":
         (world.copy(NAME) / "best.pt").write_bytes(b"x")
     else:

@@ -281,3 +281,12 @@ def cleared_box(world: World, now: datetime) -> tuple[BoxFacts, Approval, Observ
         expires=now + timedelta(hours=72),
     )
     return facts, approval, Observation(Existence.EXISTS, box.journal, runner_alive=False, listing=Listing(()))
+
+
+def sealed_elsewhere(world: World, seed: int, **manifest: int) -> Box:
+    """The first cell was sealed on a second box, too."""
+    box = Box(world, "box-1")
+    world.boxes.append(box)
+    box.launch(*world.cells)
+    box.seal(world.cells[0], outputs(world.folder, seed), **manifest)
+    return box

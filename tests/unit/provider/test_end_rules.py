@@ -12,7 +12,6 @@ import pytest
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import (
     NoCapacity,
@@ -34,9 +33,8 @@ from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Severity
 from sweepstack.teardown.box_check import CellLine, Verdict
 from sweepstack.teardown.handover_records import Handover
+from tests.unit.provider.plain_box import SEEN, Shown, born, context, record, state_of
 from tests.unit.provider.support import BOX, FACTS, Sweep, abandonment, approval_for
-from tests.unit.provider.test_up_rules import Shown, context, record
-from tests.unit.provider.test_want_rules import SEEN, state_of
 from tests.unit.teardown.support import NOW
 
 BY_PERSON = {"by": "person", "native": "terminate", "manual": "click Terminate"}
@@ -111,14 +109,6 @@ def judged(
     found = Judgement(context(state), SEEN, verdict, None, None)
     monkeypatch.setattr(teardown, "judge_end", lambda *_, **__: found)
     return found
-
-
-def born(sweep: Sweep, name: str = "box-0", **changes: Any) -> Birth:
-    known = {"box": name, "generation": 1, "tag": "t", "platform": "local", "account": "here/1", "native_id": "local-a"}
-    known |= {"price_per_hour": 0.5, "begun_at": NOW, "created_at": NOW}
-    birth = Birth.model_validate(known | changes)
-    sweep.store.write_birth(birth)
-    return birth
 
 
 @pytest.mark.parametrize(

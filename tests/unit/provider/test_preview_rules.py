@@ -46,11 +46,9 @@ from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.teardown import box_context
 from sweepstack.teardown.box_check import Verdict
+from tests.unit.provider.plain_box import CODE, SEEN, Shown, born, context, record, state_of
 from tests.unit.provider.support import BOX, IDENTITY, VOLUME, Sweep, action, approval_for
 from tests.unit.provider.test_budget import charge
-from tests.unit.provider.test_end_rules import born
-from tests.unit.provider.test_up_rules import CODE, Shown, context, record
-from tests.unit.provider.test_want_rules import SEEN, moved, state_of
 from tests.unit.teardown.support import NOW
 
 CHEAP = Offer("cheap", "A100", 1, 2.0, "US", stopped_per_hour=0.01, network_per_gb=0.002)
@@ -442,11 +440,11 @@ def test_a_sweep_follows_its_evidence_only_where_all_of_it_is(sweep: Sweep, monk
         return "3 objects are missing there"
 
     monkeypatch.setattr(identity, "succession_problem", succession)
-    for inputs in (sweep.identity_inputs(), moved(sweep, "./results")):
+    for inputs in (sweep.identity_inputs(), sweep.identity_inputs(pull_to="./results")):
         assert IDENTITY.update(op, "i", sweep.identity, inputs).evidence == sweep.identity.evidence
     assert asked == []
     with pytest.raises(SweepstackError, match="pull_to: 3 objects are missing there"):
-        IDENTITY.update(op, "i", sweep.identity, moved(sweep, "s3://lab/sweep"))
+        IDENTITY.update(op, "i", sweep.identity, sweep.identity_inputs(pull_to="s3://lab/sweep"))
     assert asked == ["s3://lab/sweep"]
 
 

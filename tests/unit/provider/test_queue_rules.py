@@ -24,9 +24,8 @@ from sweepstack.provider.resources import code_mixing, host_address_change, run_
 from sweepstack.provider.resources import queue as queues
 from sweepstack.provider.resources.base import Failure, Gone
 from sweepstack.provider.session import Severity
+from tests.unit.provider.plain_box import CODE, OTHER, SEALED, Shown, context, given, queue_of, ran, record, state_of
 from tests.unit.provider.support import GATE, QUEUE, Sweep, abandonment, approval_for
-from tests.unit.provider.test_up_rules import CODE, OTHER, SEALED, Shown, context, given, queue_of, ran, record
-from tests.unit.provider.test_want_rules import state_of
 
 EMPTY = Journal()
 TWO_HOURS = {"text": "2h", "seconds": 7200.0}

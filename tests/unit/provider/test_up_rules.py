@@ -4,58 +4,37 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sweepstack.core.journal import CellProgress, Journal
+from sweepstack.core.journal import Journal
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import Again, Launch
+from sweepstack.core.records import Again
 from sweepstack.core.resources import QueueState
 from sweepstack.onbox.common.errors import EvidenceMissing, StillCreating, SweepstackError, TeardownRefused, Unreachable
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 from sweepstack.provider.resources import run_or_stop
-from sweepstack.teardown.box_context import BoxContext, BoxFacts
+from sweepstack.teardown.box_context import BoxFacts
 from sweepstack.teardown.stop_check import AtRisk
+from tests.unit.provider.plain_box import (
+    CODE,
+    OTHER,
+    SEALED,
+    SEEN,
+    Shown,
+    context,
+    given,
+    queue_of,
+    ran,
+    record,
+    state_of,
+)
 from tests.unit.provider.support import Sweep
 from tests.unit.provider.test_rested_box import STOPS
-from tests.unit.provider.test_want_rules import SEEN, state_of
 from tests.unit.teardown.support import NOW
-
-CODE, OTHER = "sha256:" + "c" * 64, "sha256:" + "d" * 64
-
-
-def queue_of(sweep: Sweep, *cells: str, **changes: Any) -> QueueState:
-    inputs = sweep.queue_inputs(state_of(sweep), *cells, **changes)
-    return QueueState(**inputs.model_dump(), launched_at=datetime.now(UTC))
-
-
-def context(state: Any, platform: Any = None) -> BoxContext:
-    return BoxContext(BoxFacts.of(state), state.adapter, platform=platform)
-
-
-def record(phase: Phase, **changes: Any) -> BoxRecord:
-    return BoxRecord("local-a", "t", "here/1", phase, 0.5, NOW, location="here", **changes)
-
-
-class Shown:
-    """A platform that shows the box in one phase after the other, the last one for good; an error is raised."""
-
-    name, over_ssh = "local", False
-
-    def __init__(self, *answers: Phase | BoxRecord | Exception) -> None:
-        self.answers: Iterator[Any] = itertools.chain(answers, itertools.repeat(answers[-1]))
-
-    def get(self, *_: str) -> BoxRecord:
-        answer = next(self.answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return record(answer) if isinstance(answer, Phase) else answer
-
 
 # A stop
 
@@ -237,18 +216,6 @@ def starts(
     monkeypatch.setattr(run_or_stop, "let_user_in", lambda *_: done.append("key"))
     queue = queue or queue_of(sweep, "a")
     return run_or_stop.start_again(sweep.op("Queue"), context(queue), queue), done
-
-
-def given(sweep: Sweep, *cells: str) -> None:
-    launch = {"box": "box-0", "generation": 1, "native_id": "local-a", "code": CODE, "at": NOW}
-    sweep.store.write_launch(Launch.model_validate(launch | {"cells": dict.fromkeys(cells, OTHER)}))
-
-
-def ran(**cells: Any) -> Journal:
-    return Journal(cells={name: CellProgress(name, **said) for name, said in cells.items()})
-
-
-SEALED = ran(a={"state": "sealed", "code": CODE})
 
 
 @pytest.mark.parametrize(

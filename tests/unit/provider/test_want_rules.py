@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from sweepstack.billing.ledger import record_phase
-from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Birth
-from sweepstack.core.resources import BoxState
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import Takeover, take_over
@@ -36,16 +34,9 @@ from sweepstack.provider.resources.create import Asking, _born, _link, places_of
 from sweepstack.provider.resources.teardown import context_of
 from sweepstack.status.engine.state import StackState
 from tests.unit.entries import identity_entry
+from tests.unit.provider.plain_box import SEEN, state_of
 from tests.unit.provider.support import IDENTITY, STACK, Sweep
 from tests.unit.teardown.support import NOW
-
-SEEN = Observation(Existence.EXISTS)
-
-
-def state_of(sweep: Sweep, **changes: Any) -> BoxState:
-    """A box that no platform has."""
-    known = {"native_id": "local-a", "account": "here/1", "phase": "running", "tag": "t", "generation": 1}
-    return BoxState.model_validate(sweep.box_inputs().model_dump() | known | changes)
 
 
 def test_a_stop_of_what_is_not_there_or_can_t_be_stopped_is_refused_in_the_preview(sweep: Sweep) -> None:
@@ -105,18 +96,15 @@ def test_evidence_moves_to_object_storage_alone_and_to_where_it_was_brought(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, op = sweep.identity_inputs(), sweep.op()
-    assert identity.move_problem(op, old, old) == identity.move_problem(op, old, moved(sweep, "./results")) == ""
-    words = identity.move_problem(op, old, moved(sweep, "elsewhere"))
+    for same in (old, sweep.identity_inputs(pull_to="./results")):
+        assert identity.move_problem(op, old, same) == ""
+    words = identity.move_problem(op, old, sweep.identity_inputs(pull_to="elsewhere"))
     assert words.startswith("may not change from results to another folder")
     for problem in ("it is empty", ""):
         monkeypatch.setattr(identity, "arrival_problem", lambda *_, said=problem: said)
-        words = identity.move_problem(op, old, moved(sweep, "s3://lab/sweep"))
+        words = identity.move_problem(op, old, sweep.identity_inputs(pull_to="s3://lab/sweep"))
         assert words.endswith(problem)
         assert bool(words) is bool(problem)
-
-
-def moved(sweep: Sweep, place: str) -> Any:
-    return sweep.identity_inputs(pull_to=place)
 
 
 def test_a_sweep_that_another_backend_took_over_is_not_updated_here(sweep: Sweep) -> None:
