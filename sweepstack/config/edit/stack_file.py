@@ -45,9 +45,10 @@ _BYTE_ORDER_MARK = "\ufeff"
 _ACCEPTED = TypeAdapter(dict[FactName, AcceptedFact])
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _read(text: str, shown: str) -> Document:
-    """The parsed file. Cached: one command asks several times, and a file with many cells takes long to parse."""
+    """The parsed file. Cached: one command asks several times, also for all stacks of a project (`own_files`), and a
+    file with many cells takes long to parse."""
     document = parse_document(text, shown)
     if document.flaws:
         raise ConfigError(f"{shown}, line {document.flaws[0].line}: {document.flaws[0].text}")

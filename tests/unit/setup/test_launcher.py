@@ -199,30 +199,62 @@ def test_a_lock_of_a_process_that_has_ended_here_is_taken_away(
 LIST = "config:\n  sweepstack:sweep:\n    cells: {list: [" + "{lr: 1, name: one-of-the-many-cells}, " * 4000 + "]}\n"
 
 
+ALIASES = "config:\n  sweepstack:sweep:\n    job: &a [" + "xxxxxxxx, " * 99 + "]\n    cells: [" + "*a, " * 999 + "]\n"
+
+
+def _project(checkout: Checkout, folder: Path, text: str) -> None:
+    """A project with one stack file, where the launcher's Python has our reader, as that of a checkout has."""
+    for name in ("pyvenv.cfg", "lib"):
+        (checkout.places.bin.parent / name).symlink_to(Path(sys.prefix) / name)
+    (folder / "stacks").mkdir()
+    (folder / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
+    (folder / "stacks" / "Pulumi.a.yaml").write_text(text)
+
+
+@pytest.mark.skipif(not LINUX, reason="its bound of one argument")
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("config:\n  sweepstack:sweep:\n\tjob: {}\n", "line 3: not valid YAML: found character that cannot start"),
-        pytest.param(
-            LIST, "line 3: it is too long for the engine: ", marks=pytest.mark.skipif(not LINUX, reason="its")
-        ),
-    ],
-    ids=["tab", "long"],
+    ("text", "why"), [(LIST, "3: it is too long"), (ALIASES, "4: it is too long")], ids=["list", "aliases"]
 )
-def test_what_the_engine_says_without_file_and_key_is_our_error(
+def test_a_file_too_long_for_the_engine_is_our_error_where_a_program_runs(
     checkout: Checkout, tmp_path: Path, text: str, why: str
 ) -> None:
-    """Of the stack that is named, by the commands that run the program: the engine is not started."""
-    for name in ("pyvenv.cfg", "lib"):  # so that its Python has our reader, as that of a checkout has
-        (checkout.places.bin.parent / name).symlink_to(Path(sys.prefix) / name)
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
-    (tmp_path / "stacks" / "Pulumi.a.yaml").write_text(text)
+    _project(checkout, tmp_path, text)
     done = checkout.start("preview", "--stack", "org/project/a", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: stacks/Pulumi.a.yaml, {why}")
-    assert ("write spaces" in done.stderr) or ("most is in cells.list. Next: write the cells as grid" in done.stderr)
+    assert done.stderr.startswith(f"error: stacks/Pulumi.a.yaml, line {why} for the engine: ")
+    assert "most is in cells" in done.stderr
+    assert ". Next: write the cells as grid" in done.stderr
     assert checkout.start("destroy", "--stack=a", cwd=tmp_path).returncode == 0, "it runs no program"
+
+
+TORN = {
+    "tab": "config:\n  sweepstack:sweep:\n\tjob: {}\n",
+    "text": "config:\n  sweepstack:sweep:\n    job: {run: 'python train.py\n",
+    "braces": "config:\n  sweepstack:sweep: {job: {run: x}\n",
+    "indent": "config:\n  sweepstack:sweep:\n    job:\n      run: x\n   cells: {}\n",
+    "bytes": "config:\n  sweepstack:sweep: {job: \x00}\n",
+}
+
+
+@pytest.mark.parametrize("command", ["up", "destroy", "refresh"])
+@pytest.mark.parametrize("how", TORN)
+def test_a_file_that_is_no_yaml_is_our_error(checkout: Checkout, tmp_path: Path, how: str, command: str) -> None:
+    _project(checkout, tmp_path, TORN[how])
+    done = checkout.start(command, "--stack", "a", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: stacks/Pulumi.a.yaml, line ")
+    assert ": not valid YAML: " in done.stderr
+    assert ("write spaces" in done.stderr) is (how == "tab")
+
+
+@pytest.mark.parametrize("command", ["up", "destroy"])
+def test_our_reader_is_asked_only_where_it_may_find_something(checkout: Checkout, tmp_path: Path, command: str) -> None:
+    """It takes 0.2 s to start. It would refuse this depth, which the program says as well."""
+    lists = ", ".join(map(str, range(10_000)))
+    text = f"config:\n  x: {{run: 'a && b', seed: [{lists}]}} # isn't torn\n  deep: {'[' * 60}{']' * 60}\n"
+    _project(checkout, tmp_path, text)
+    done = checkout.start(command, "--stack", "a", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_tab_that_yaml_takes_is_no_mistake(checkout: Checkout, tmp_path: Path) -> None:
