@@ -5,8 +5,9 @@ the delete step of `pulumi destroy --preview-only --diff` prints inputs only. It
 each field is its description in the schema and in docs/reference/resources.md.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -330,6 +331,15 @@ class GateInputs(OnBoxInputs):
 class GateState(GateInputs):
     """A gate remembers nothing besides its inputs."""
 
+
+STATES: Final[Mapping[str, type[Inputs]]] = {
+    "sweepstack:index:Identity": IdentityState,
+    "sweepstack:index:Volume": VolumeState,
+    "sweepstack:index:Box": BoxState,
+    "sweepstack:index:Queue": QueueState,
+    "sweepstack:index:Gate": GateState,
+}
+"""Type of a resource → all its properties, inputs and outputs."""
 
 InputsT = TypeVar("InputsT", bound=Inputs)
 StateT = TypeVar("StateT", bound=Inputs)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sweepstack.core import spelling
 from sweepstack.core.engine_secret import SIGNATURE_KEY
 from sweepstack.core.paths import update_fix
 from sweepstack.core.records import SCHEMA
@@ -22,12 +23,16 @@ UPDATE = f"Next: {UPDATE_COMMAND}"
 def entry(resource: Mapping[str, Any]) -> dict[str, Any]:
     """What the engine has of one resource, in a state or in a plan, by the names of our models: its inputs, and its
     outputs over them. All that does not come by the plugin's wire is read by this (docs/adr/025)."""
-    return {name: _plain(value) for name, value in (inputs(resource) | mapping(resource.get("outputs"))).items()}
+    return {name: _plain(value) for name, value in (inputs(resource) | _known(resource, "outputs")).items()}
 
 
 def inputs(resource: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs alone, as in `entry`."""
-    return mapping(resource.get("inputs"))
+    return _known(resource, "inputs")
+
+
+def _known(resource: Mapping[str, Any], part: str) -> dict[str, Any]:
+    return spelling.inside(str(resource.get("type", "")), mapping(resource.get(part)))
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         op = Operation(self.session, request.urn)
         inputs, failures = self.guard(
-            context, lambda: dispatch.check(op, to_python(request.olds), to_python(request.news))
+            context, lambda: dispatch.check(op, _known(op, request.olds), _known(op, request.news))
         )
         return provider_pb2.CheckResponse(
             inputs=to_struct(inputs),
@@ -141,7 +141,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         op = Operation(self.session, request.urn)
         found = self.guard(
             context,
-            lambda: dispatch.diff(op, to_python(request.old_inputs), to_python(request.olds), to_python(request.news)),
+            lambda: dispatch.diff(
+                op, _known(op, request.old_inputs), _known(op, request.olds), _known(op, request.news)
+            ),
         )
         some = provider_pb2.DiffResponse.DIFF_SOME if found.changed else provider_pb2.DiffResponse.DIFF_NONE
         return provider_pb2.DiffResponse(
@@ -155,7 +157,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
-        inputs = to_python(request.properties)
+        inputs = _known(op, request.properties)
         identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), inputs)
         return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
 
@@ -165,7 +167,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         op = Operation(self.session, request.urn)
         found = self.guard(
             context,
-            lambda: dispatch.read(op, request.id, to_python(request.inputs), to_python(request.properties)),
+            lambda: dispatch.read(op, request.id, _known(op, request.inputs), _known(op, request.properties)),
         )
         if found is None:
             return provider_pb2.ReadResponse(id="")
@@ -178,10 +180,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from sweepstack.provider.late_imports import dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
-        news = to_python(request.news)
+        news = _known(op, request.news)
         outputs = self.guard(
             context,
-            lambda: dispatch.update(op, request.id, to_python(request.old_inputs), to_python(request.olds), news),
+            lambda: dispatch.update(op, request.id, _known(op, request.old_inputs), _known(op, request.olds), news),
             news,
         )
         return provider_pb2.UpdateResponse(properties=to_struct(outputs))
@@ -192,7 +194,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         op = Operation(self.session, request.urn, request.timeout)
         self.guard(
             context,
-            lambda: dispatch.delete(op, request.id, to_python(request.old_inputs), to_python(request.properties)),
+            lambda: dispatch.delete(op, request.id, _known(op, request.old_inputs), _known(op, request.properties)),
         )
         return empty_pb2.Empty()
 
@@ -290,6 +292,13 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     sys.stdout.flush()
     # Worker threads may still wait for a platform. They are not daemons: waiting for them would cost the engine 5 s.
     os._exit(0)
+
+
+def _known(op: Operation, struct: Any) -> dict[str, Any]:
+    """What the engine sent of a resource, by the names of our models (docs/adr/025)."""
+    from sweepstack.core import spelling
+
+    return spelling.inside(token_of(op.urn), to_python(struct))
 
 
 def _failure(failure: Failure, inputs: dict[str, Any], op: Operation) -> Any:

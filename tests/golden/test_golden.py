@@ -6,26 +6,36 @@ Made by `python -m tests.golden ISSUE` at the end of each issue, and never chang
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.core import spelling
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.check_files import check_files
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.provider import dispatch
+from sweepstack.provider.grpc_service import Servicer
+from sweepstack.provider.grpc_stubs import provider_pb2
 from sweepstack.provider.session import Operation, Session
+from sweepstack.provider.wire import to_struct
 from sweepstack.status.engine.state import parse_export
 from sweepstack.teardown.policy_in_force import in_state
 
@@ -176,3 +186,109 @@ def test_its_stack_file_names_the_same_cells(golden: Path) -> None:
     assert written.digest == receipt.roster_digest
     found = {cell.name: cell.config_digest for cell in written.cells}
     assert found == {cell.name: cell.config_digest for cell in receipt.cells}
+
+
+# Spelled as before schema 2, as since, and both in one
+
+
+Choice = Callable[[], bool]
+
+
+def in_both(old: Any, new: Any, choose: Choice) -> Any:
+    """`old`, with those of its names spelled as in `new` for which `choose` says so."""
+    if isinstance(old, dict):
+        pairs = zip(old.items(), new.items(), strict=True)
+        return {(k if choose() else key): in_both(one, o, choose) for (key, one), (k, o) in pairs}
+    return [in_both(*pair, choose) for pair in zip(old, new, strict=True)] if isinstance(old, list) else old
+
+
+def spelled(export: Any, choose: Choice) -> Any:
+    """A state with names of ours in the new spelling where `choose` says so."""
+    export = copy.deepcopy(export)
+    for resource in export["deployment"]["resources"]:
+        for part in ("inputs", "outputs"):
+            old = spelling.inside(resource["type"], resource.get(part, {}))
+            resource[part] = in_both(old, spelling.outside(resource["type"], old), choose)
+    return export
+
+
+@functools.cache
+def states() -> dict[str, Any]:
+    """Each state of each golden sweep."""
+    found = {}
+    for path in GOLDEN:
+        with tarfile.open(path) as archive:
+            for moment in ("locked", "cleared"):
+                file = archive.extractfile(f"{moment}.json")
+                assert file is not None
+                found[f"{named(path)} {moment}"] = json.load(file)
+    return found
+
+
+class Context:
+    """What a call of the engine can be told."""
+
+    def abort(self, code: Any, text: str) -> None:
+        raise SweepstackError(text)
+
+    def abort_with_status(self, status: Any) -> None:
+        raise SweepstackError(status.details)
+
+
+def asked(folder: Path, export: Any) -> list[Any]:
+    """What the provider says of each resource: to Diff with its own inputs and with a change, and to Delete."""
+    servicer, said = Servicer(Session(folder, lambda *_: None)), []
+    for resource in export["deployment"]["resources"]:
+        if resource["type"] not in dispatch.HANDLERS:
+            continue
+        token, urn = resource["type"], resource["urn"]
+        inputs, outputs = to_struct(resource["inputs"]), to_struct(resource["outputs"])
+        same = spelling.inside(token, resource["inputs"])
+        for news in (same, same | {"want": "stopped", "roster_digest": "sha256:" + "0" * 64}):
+            words = {"urn": urn, "old_inputs": inputs, "olds": outputs, "news": to_struct(news)}
+            answer = servicer.Diff(provider_pb2.DiffRequest(**words), Context())
+            said.append((list(answer.diffs), list(answer.replaces), answer.deleteBeforeReplace))
+        request = provider_pb2.DeleteRequest(urn=urn, id=resource["id"], old_inputs=inputs, properties=outputs)
+        try:
+            said.append(servicer.Delete(request, Context()))
+        except SweepstackError as error:
+            said.append(re.sub(r"\$[\d.]+ so far", "so far", str(error)))  # a clock runs
+    return said
+
+
+@pytest.mark.parametrize("state", sorted(states()))
+def test_status_reads_it_alike_in_every_spelling(state: str) -> None:
+    export, choices = states()[state], random.Random(state)
+    old, new = spelled(export, lambda: False), spelled(export, lambda: True)
+    read = parse_export(NAME, old)
+    assert read.boxes
+    assert read == parse_export(NAME, export)
+    assert read == parse_export(NAME, new)
+    for part in ("inputs", "outputs"):
+        ours = [one for one in new["deployment"]["resources"] if one["type"] in dispatch.HANDLERS]
+        assert not any(spelling.is_old(one["type"], one[part]) for one in ours)
+    for _ in range(20):
+        assert read == parse_export(NAME, spelled(export, lambda: choices.random() < 0.5))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(
+            f"{named(one)} {moment}", marks=[] if one is PLAIN[-1] and moment == "cleared" else pytest.mark.proof
+        )
+        for one in PLAIN
+        for moment in ("locked", "cleared")
+    ],
+)
+def test_the_provider_answers_alike_in_every_spelling(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    export, choices = states()[state], random.Random(state)
+    first = asked(tmp_path, spelled(export, lambda: False))
+    assert sum(isinstance(one, str) for one in first) >= 4, "an end that is refused"
+    assert first == asked(tmp_path, spelled(export, lambda: True))
+    for one, again in zip(first, asked(tmp_path, spelled(export, lambda: choices.random() < 0.5)), strict=True):
+        assert again == one
