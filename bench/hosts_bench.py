@@ -74,7 +74,11 @@ def world_on(base: Path, cells: int, hosts: list[Host], patch: pytest.MonkeyPatc
     export = json.loads(text)
     for resource in export["deployment"]["resources"]:
         for facts in (resource.get("inputs", {}), resource.get("outputs", {})):
-            name = facts.get("box_name") or (facts.get("name") if resource["type"].endswith(":Box") else None)
+            name = (
+                facts.get("boxName")
+                or facts.get("box_name")
+                or (facts.get("name") if resource["type"].endswith(":Box") else None)
+            )
             if name is not None:
                 facts["adapter"] = adapters[int(name.removeprefix("box-"))]
     (world.engine / "state.json").write_text(json.dumps(export))

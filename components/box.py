@@ -76,7 +76,7 @@ class BoxComponent(pulumi.ComponentResource):
         # It shows what stands between the box and its end. The lock itself is in the box's delete.
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
         self.gate = Gate(name, after_queue, **shared, artifacts_digest=artifacts_digest(plan.artifacts))
-        self.register_outputs({"native_id": self.box.native_id, "clearance": self.gate.clearance})
+        self.register_outputs({"nativeId": self.box.native_id, "clearance": self.gate.clearance})
 
 
 def _rented(

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from sweepstack.core import resources as models
+from sweepstack.core.spelling import camel, outside
 
 
 class _Resource(pulumi.CustomResource):
@@ -28,8 +29,10 @@ class _Resource(pulumi.CustomResource):
         if self.ended_before_replaced:
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
         # What the SDK shall hand out has to be among the properties, or it is dropped.
-        outputs = dict.fromkeys(type(self).__annotations__)
-        super().__init__(f"sweepstack:index:{type(self).__name__}", name, {**outputs, **given}, opts)
+        token, outputs = f"sweepstack:index:{type(self).__name__}", dict.fromkeys(type(self).__annotations__)
+        super().__init__(token, name, outside(token, {**outputs, **given}), opts)
+        for output in outputs:  # the SDK's own translation would rename the keys of people's maps, too
+            setattr(self, output, getattr(self, camel(output)))
 
 
 class Identity(_Resource):

@@ -91,6 +91,7 @@ def _default(parameter: Any) -> str:
 
 def resources_page() -> str:
     """Inputs of every resource, what a change of each does, and what the state adds."""
+    from sweepstack.core.spelling import camel
     from sweepstack.provider.dispatch import HANDLERS, handler_for
     from sweepstack.provider.resources.base import Decision
     from sweepstack.provider.schema import inherited_docs
@@ -115,7 +116,7 @@ def resources_page() -> str:
             table(
                 ("input", "needed", "a change is", "what"),
                 (
-                    (f"`{name}`", "yes" if fields[name].is_required() else "", meaning[decision], said[name])
+                    (f"`{camel(name)}`", "yes" if fields[name].is_required() else "", meaning[decision], said[name])
                     for name, decision in handler.decisions.items()
                 ),
             )
@@ -123,7 +124,7 @@ def resources_page() -> str:
         added = [name for name in handler.state_type.model_fields if name not in fields]
         if added:
             parts.append("The state adds:\n")
-            parts.append(table(("output", "what"), ((f"`{name}`", said[name]) for name in added)))
+            parts.append(table(("output", "what"), ((f"`{camel(name)}`", said[name]) for name in added)))
     return "\n".join(parts)
 
 

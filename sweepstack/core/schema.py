@@ -6,7 +6,7 @@ States, records and receipts carry `schema`, a number; what has none is of befor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from sweepstack.core.paths import update_fix
 from sweepstack.core.records import SCHEMA
 
 KEY = "schema"
+STATE: Final = 2
+"""Of an entry of the engine's state: since 2 its names are those of the schema (docs/adr/025)."""
 UPDATE_COMMAND = update_fix()
 UPDATE = f"Next: {UPDATE_COMMAND}"
 

@@ -78,7 +78,7 @@ def _inside(value: Any, shape: Shape) -> Any:
         names, below = _table(shape)
         found: dict[str, Any] = {}
         for key, one in value.items():
-            name = names.get(key, key)
+            name = names.get(str(key), str(key))
             if name != key or name not in found:
                 found[name] = _inside(one, below.get(name))
         return found
@@ -98,7 +98,9 @@ def _is_old(value: Any, shape: Shape) -> bool:
         return any((key in below and key != camel(key)) or _is_old(one, below.get(key)) for key, one in value.items())
     if isinstance(shape, tuple) and isinstance(value, list | tuple):
         return any(_is_old(one, shape[0]) for one in value)
-    return isinstance(shape, dict) and isinstance(value, Mapping) and any(_is_old(v, shape[""]) for v in value.values())
+    if isinstance(shape, dict) and isinstance(value, Mapping):
+        return any(_is_old(one, shape[""]) for one in value.values())
+    return False
 
 
 def _each(value: Any, shape: Shape, spell: Callable[[Any, Shape], Any]) -> Any:

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from sweepstack.core import schema
 from sweepstack.core.paths import docs_page
-from sweepstack.core.records import SCHEMA
 from sweepstack.evidence.publish import succession_problem
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
@@ -221,12 +220,12 @@ def _outputs(handler: Handler[Any, Any], model: Any) -> dict[str, Any]:
 
 def _written(handler: Handler[Any, Any], state: Any) -> dict[str, Any]:
     """The outputs of a resource that was just created or updated, with the number of their schema."""
-    return _outputs(handler, state) | {schema.KEY: SCHEMA}
+    return _outputs(handler, state) | {schema.KEY: schema.STATE}
 
 
 def _require_known(op: Operation, handler: Handler[Any, Any], outputs: Mapping[str, Any]) -> None:
     """Raises SweepstackError if a newer sweepstack wrote this state: this version must not overwrite it."""
-    why = schema.why_too_new(outputs.get(schema.KEY))
+    why = schema.why_too_new(outputs.get(schema.KEY), schema.STATE)
     if why:
         raise SweepstackError(f"{_what(op, handler)} in the engine's state can't be read here: {why}")
 

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2
@@ -38,8 +38,11 @@ from sweepstack.provider.grpc_stubs import (
     provider_pb2_grpc,
     status_pb2,
 )
-from sweepstack.provider.session import Failure, Operation, Session, Severity, token_of
+from sweepstack.provider.session import Failure, Operation, Session, Severity
 from sweepstack.provider.wire import to_python, to_struct
+
+if TYPE_CHECKING:
+    from sweepstack.provider.properties import Properties
 
 VERSION = "0.1.0"
 MESSAGE_BYTES = 400 * 1024 * 1024
@@ -124,77 +127,78 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn)
+        ours = Properties(op)
         inputs, failures = self.guard(
-            context, lambda: dispatch.check(op, _known(op, request.olds), _known(op, request.news))
+            context, lambda: dispatch.check(op, ours.known(request.olds), ours.known(request.news))
         )
         return provider_pb2.CheckResponse(
-            inputs=to_struct(inputs),
-            failures=[_failure(failure, inputs, op) for failure in failures],
+            inputs=ours.sent(inputs),
+            failures=[_failure(failure, inputs, ours) for failure in failures],
         )
 
     def Diff(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn)
-        found = self.guard(
-            context,
-            lambda: dispatch.diff(
-                op, _known(op, request.old_inputs), _known(op, request.olds), _known(op, request.news)
-            ),
-        )
-        some = provider_pb2.DiffResponse.DIFF_SOME if found.changed else provider_pb2.DiffResponse.DIFF_NONE
+        ours = Properties(op)
+        sent = [to_python(one) for one in (request.old_inputs, request.olds, request.news)]
+        found = self.guard(context, lambda: dispatch.diff(op, *map(ours.inside, sent)))
+        changed = ours.changed(found, sent[:2])
         return provider_pb2.DiffResponse(
-            changes=some,
-            diffs=found.changed,
-            replaces=found.replaces,
+            changes=provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE,
+            diffs=changed,
+            replaces=[ours.path(name) for name in found.replaces],
             deleteBeforeReplace=found.delete_before_replace and bool(found.replaces),
         )
 
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
-        inputs = _known(op, request.properties)
-        identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), inputs)
-        return provider_pb2.CreateResponse(id=identifier, properties=to_struct(outputs))
+        ours = Properties(op)
+        inputs = ours.known(request.properties)
+        identifier, outputs = self.guard(context, lambda: dispatch.create(op, inputs), ours, inputs)
+        return provider_pb2.CreateResponse(id=identifier, properties=ours.sent(outputs))
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn)
-        found = self.guard(
-            context,
-            lambda: dispatch.read(op, request.id, _known(op, request.inputs), _known(op, request.properties)),
-        )
+        ours = Properties(op)
+        sent = to_python(request.inputs), to_python(request.properties)
+        found = self.guard(context, lambda: dispatch.read(op, request.id, *map(ours.inside, sent)))
         if found is None:
             return provider_pb2.ReadResponse(id="")
-        inputs, outputs, unhealthy = found
-        if unhealthy:
-            self._init_failed(context, request.id, outputs, list(unhealthy), inputs)
-        return provider_pb2.ReadResponse(id=request.id, properties=to_struct(outputs), inputs=to_struct(inputs))
+        inputs, outputs = ours.like(found[0], sent[0]), ours.like(found[1], sent[1])
+        if found[2]:
+            self._init_failed(context, request.id, outputs, list(found[2]), inputs)
+        return provider_pb2.ReadResponse(id=request.id, properties=outputs, inputs=inputs)
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn, request.timeout, request.preview)
-        news = _known(op, request.news)
+        ours = Properties(op)
+        news = ours.known(request.news)
         outputs = self.guard(
             context,
-            lambda: dispatch.update(op, request.id, _known(op, request.old_inputs), _known(op, request.olds), news),
+            lambda: dispatch.update(op, request.id, ours.known(request.old_inputs), ours.known(request.olds), news),
+            ours,
             news,
         )
-        return provider_pb2.UpdateResponse(properties=to_struct(outputs))
+        return provider_pb2.UpdateResponse(properties=ours.sent(outputs))
 
     def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
-        from sweepstack.provider.late_imports import dispatch
+        from sweepstack.provider.late_imports import Properties, dispatch
 
         op = Operation(self.session, request.urn, request.timeout)
+        ours = Properties(op)
         self.guard(
             context,
-            lambda: dispatch.delete(op, request.id, _known(op, request.old_inputs), _known(op, request.properties)),
+            lambda: dispatch.delete(op, request.id, ours.known(request.old_inputs), ours.known(request.properties)),
         )
         return empty_pb2.Empty()
 
@@ -212,14 +216,20 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     def guard(
-        self, context: grpc.ServicerContext, work: Callable[[], Answer], inputs: dict[str, Any] | None = None
+        self,
+        context: grpc.ServicerContext,
+        work: Callable[[], Answer],
+        ours: Properties | None = None,
+        inputs: dict[str, Any] | None = None,
     ) -> Answer:
         """Runs `work` and returns its answer. An error that it raises reaches the person as one message, without a
-        traceback."""
+        traceback. `ours`, `inputs`: of what is created or updated."""
         try:
             return work()
         except StillCreating as error:
-            self._init_failed(context, error.identifier, error.outputs, error.reasons, inputs)
+            assert ours is not None, "what is still being created is a resource"
+            outputs, given = ours.unfinished(error.outputs), ours.sent(inputs or {})
+            self._init_failed(context, error.identifier, outputs, error.reasons, given)
         except SweepstackError as error:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.words(str(error)))
         except Exception as error:
@@ -242,14 +252,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self,
         context: grpc.ServicerContext,
         identifier: str,
-        outputs: dict[str, Any],
+        outputs: Any,
         reasons: list[str],
-        inputs: dict[str, Any] | None,
+        inputs: Any,
     ) -> NoReturn:
         reasons = [fitted(redact.redact(reason), REASON).replace("\n", "\n  ") for reason in reasons]
-        detail = provider_pb2.ErrorResourceInitFailed(
-            id=identifier, properties=to_struct(outputs), reasons=reasons, inputs=to_struct(inputs or {})
-        )
+        detail = provider_pb2.ErrorResourceInitFailed(id=identifier, properties=outputs, reasons=reasons, inputs=inputs)
         status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="; ".join(reasons))
         status.details.add().Pack(detail)
         context.abort_with_status(_Status(status.message, status.SerializeToString()))
@@ -294,19 +302,13 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     os._exit(0)
 
 
-def _known(op: Operation, struct: Any) -> dict[str, Any]:
-    """What the engine sent of a resource, by the names of our models (docs/adr/025)."""
-    from sweepstack.core import spelling
-
-    return spelling.inside(token_of(op.urn), to_python(struct))
-
-
-def _failure(failure: Failure, inputs: dict[str, Any], op: Operation) -> Any:
+def _failure(failure: Failure, inputs: dict[str, Any], ours: Properties) -> Any:
     """A failure for the engine. If the input is a list or an object, no property is named: the engine would print its
     whole value before our message."""
-    name, reason = failure.property, redact.redact(failure.reason)
-    if name and not isinstance(inputs.get(name), str | int | float):
+    name, reason = ours.path(failure.property), redact.redact(failure.reason)
+    value = inputs.get(failure.property)
+    if name and not isinstance(value, str | int | float):
         name, reason = "", f"{name}: {reason}"
-    of_value = f": property {name} value {{{inputs[name]}}}" if name else ""
-    before = f"error: {token_of(op.urn)} resource '{op.name}'{of_value} has a problem: "
+    of_value = f": property {name} value {{{value}}}" if name else ""
+    before = f"error: {ours.token} resource '{ours.op.name}'{of_value} has a problem: "
     return provider_pb2.CheckFailure(property=name, reason=fitted(reason, IN_ENGINE, taken=len(before)))

@@ -10,10 +10,11 @@ import gc
 gc.disable()  # as in `cli.entry`: importing makes a hundred thousand objects, and no garbage
 
 from sweepstack.provider import dispatch, split_invoke  # noqa: E402
+from sweepstack.provider.properties import Properties  # noqa: E402
 
 for _token in dispatch.HANDLERS:
     dispatch.handler_for(_token)
 gc.freeze()
 gc.enable()
 
-__all__ = ["dispatch", "split_invoke"]
+__all__ = ["Properties", "dispatch", "split_invoke"]

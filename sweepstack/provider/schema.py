@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from importlib.metadata import metadata
 from typing import Any, Final
 
+from sweepstack.core.spelling import camel
 from sweepstack.launch.cell_shares import FUNCTION
 from sweepstack.provider.dispatch import HANDLERS, handler_for
 from sweepstack.provider.resources.base import Decision
@@ -91,13 +92,13 @@ def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:
     properties = _properties(inputs, said)
     for name, decision in handler.decisions.items():
         if decision in (Decision.REPLACE, Decision.MOVE):
-            properties[name]["willReplaceOnChanges"] = True
+            properties[camel(name)]["willReplaceOnChanges"] = True
     return {
         "description": inspect.getdoc(handler.inputs_type) or "",
         "inputProperties": properties,
-        "requiredInputs": inputs.get("required", []),
+        "requiredInputs": _required(inputs),
         "properties": _properties(state, said),
-        "required": state.get("required", []),
+        "required": _required(state),
     }
 
 
@@ -113,7 +114,7 @@ def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]
                     "type": "object",
                     "description": inspect.getdoc(held) or "",
                     "properties": _properties(definition, inherited_docs(held)),
-                    "required": definition.get("required", []),
+                    "required": _required(definition),
                 }
                 _add_types(types, held, definitions)
 
@@ -121,7 +122,13 @@ def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]
 def _properties(schema: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
     """The properties of a model with their descriptions. `said`: field → its description."""
     found = {name: _property(value) for name, value in schema.get("properties", {}).items()}
-    return {name: {**value, "description": said[name]} if name in said else value for name, value in found.items()}
+    return {
+        camel(name): {**value, "description": said[name]} if name in said else value for name, value in found.items()
+    }
+
+
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    return [camel(name) for name in schema.get("required", ())]
 
 
 def _property(schema: dict[str, Any]) -> dict[str, Any]:

@@ -330,7 +330,7 @@ class Stack:
     def urn(self, kind: str, box: str = "") -> str:
         """The URN of a box's Box, Queue or Gate, or of the only resource of a kind."""
         found = [
-            r for r in self.resources(kind) if not box or box in (r["inputs"].get("box_name"), r["inputs"].get("name"))
+            r for r in self.resources(kind) if not box or box in (r["inputs"].get("boxName"), r["inputs"].get("name"))
         ]
         assert len(found) == 1, f"{kind} of {box}: {[r['urn'] for r in found]}"
         return str(found[0]["urn"])

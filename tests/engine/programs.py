@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 
+from sweepstack.core.spelling import inside
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 
@@ -17,6 +18,7 @@ from pulumi import ResourceOptions as Options
 
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import Roster
+from sweepstack.core.spelling import camel, outside
 
 SETTINGS = json.loads((Path(__file__).parent / "settings.json").read_text())
 """Where things are; after the first `up` also `box`: native_id, account, generation as literals."""
@@ -30,7 +32,10 @@ class Resource(pulumi.CustomResource):
     """Any of sweepstack's resources, by type, with the outputs that are asked of it."""
 
     def __init__(self, kind, name, inputs, outputs=(), opts=None):
-        super().__init__(f"sweepstack:index:{kind}", name, {**inputs, **dict.fromkeys(outputs)}, opts)
+        token = f"sweepstack:index:{kind}"
+        super().__init__(token, name, outside(token, {**inputs, **dict.fromkeys(outputs)}), opts)
+        for output in outputs:
+            setattr(self, output, getattr(self, camel(output)))
 
 
 def identity():
@@ -152,6 +157,6 @@ def write_settings(stack: Stack, *, slots: int = 1, with_box: bool = False) -> N
         "slots": slots,
     }
     if with_box:
-        outputs = stack.resources("Box")[0]["outputs"]
+        (outputs, *_) = (inside(one["type"], one["outputs"]) for one in stack.resources("Box"))
         settings["box"] = {key: outputs[key] for key in ("native_id", "account", "generation")}
     (stack.project / "settings.json").write_text(json.dumps(settings))

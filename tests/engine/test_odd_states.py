@@ -27,7 +27,7 @@ def everywhere(change: Callable[[dict[str, Any]], object]) -> Callable[[list[dic
 @pytest.mark.proof  # on the handlers: tests/unit/provider/test_dispatch.py
 @pytest.mark.parametrize("field", ["from_the_future", "schema"])
 def test_a_newer_version_s_state(cleared: Stack, field: str) -> None:
-    cleared.edit_state(everywhere(lambda side: side.update({field: 2})))
+    cleared.edit_state(everywhere(lambda side: side.update({field: 3})))
     for refused in (cleared.destroy(), cleared.up()):
         assert refused.rc != 0, str(refused)
         assert "Next: git pull && make setup" in refused.text, str(refused)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweepstack.core.records import SCHEMA
+from sweepstack.core.schema import STATE
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
 from tests.rented.host_stack import HostStack
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> None:
     """Writes `schema-N-DATE-ISSUE.tar.xz` beside this file, or `…-ISSUE-KIND.tar.xz`."""
     if not 1 <= len(argv) <= 2 or (kind := "".join(argv[1:])) not in KINDS:
         raise SystemExit("usage: python -m tests.golden ISSUE [host|slurm]")
-    path = HERE / f"schema-{SCHEMA}-{datetime.now(UTC):%Y-%m-%d}-{'-'.join(argv)}.tar.xz"
+    path = HERE / f"schema-{STATE}-{datetime.now(UTC):%Y-%m-%d}-{'-'.join(argv)}.tar.xz"
     if path.exists():
         raise SystemExit(f"{path.name} is there: a golden sweep is never made again")
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import pytest
 
+from sweepstack.core.spelling import inside
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.looking import Snapshot
 from tests.engine.programs import become_program, write_program
@@ -100,7 +101,7 @@ class Boxes:
 
     def learn(self) -> None:
         """What the state says of the boxes, for programs that name them by it."""
-        outputs = [r["outputs"] for r in self.stack.resources("Box")]
+        outputs = [inside(r["type"], r["outputs"]) for r in self.stack.resources("Box")]
         self.facts = {one["name"]: {key: one[key] for key in ("native_id", "account", "generation")} for one in outputs}
 
     def refused(self, result: Result, *names: str) -> None:

@@ -48,13 +48,14 @@ class Engine:
         if not self.file.is_file():
             raise Failed(f"no stack named '{self.stack}' found")
         try:
-            return list((json.loads(self.file.read_text())["checkpoint"]["latest"] or {}).get("resources") or [])
+            kept = (json.loads(self.file.read_text())["checkpoint"]["latest"] or {}).get("resources") or []
+            return [spelled("inside", one) for one in kept]
         except (ValueError, TypeError, KeyError) as error:
             raise Failed(f"failed to load checkpoint: {error}") from error
 
     def save(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        latest = {"resources": self.resources} if self.resources else {}
+        latest = {"resources": [spelled("outside", one) for one in self.resources]} if self.resources else {}
         if self.file.is_file():
             shutil.copyfile(self.file, f"{self.file}.bak")
         beside = self.file.with_suffix(".new")
@@ -136,8 +137,10 @@ class Engine:
 
     def step(self, urn: str, kind: str, news: dict[str, Any]) -> dict[str, Any]:
         """One resource that the program asks for: made, changed, replaced, or left alone."""
+        from sweepstack.core import spelling
         from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 
+        news = spelling.inside(kind, news)
         old = next((one for one in self.resources if one["urn"] == urn), None)
         entry = {"urn": urn, "custom": True, "type": kind}
         olds = old["inputs"] if old else {}
@@ -187,6 +190,14 @@ class Engine:
         self.save()
 
 
+def spelled(how: str, resource: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the state with the names of the models (`inside`), as handlers have them, or of the schema."""
+    from sweepstack.core import spelling
+
+    names = getattr(spelling, how)
+    return {**resource, **{part: names(resource["type"], resource.get(part, {})) for part in ("inputs", "outputs")}}
+
+
 def ours(resource: dict[str, Any]) -> bool:
     return str(resource["type"]).startswith("sweepstack:index:")
 
@@ -207,6 +218,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
     from pulumi.runtime import mocks as pulumi_mocks
 
     from components.program import one_message, program
+    from sweepstack.core import spelling
     from sweepstack.provider import split_invoke
 
     class Answers(pulumi_mocks.Mocks):
@@ -215,7 +227,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
                 return "", {}
             urn = f"urn:pulumi:{stack}::{project()}::{args.typ}::{args.name}"
             identifier, outputs = register(urn, args.typ, dict(args.inputs))
-            return identifier, {**args.inputs, **outputs}
+            return identifier, {**args.inputs, **spelling.outside(args.typ, outputs)}
 
         def call(self, args: Any) -> dict[str, Any]:
             return split_invoke.invoke(session, args.token, args.args)
@@ -254,7 +266,8 @@ def pulumi(words: list[str]) -> int:
             case "stack" if words[1] == "history":
                 say(json.dumps([{"kind": "update"} for _ in Engine(named[0]).kept.glob("*.json")]))
             case "stack" if words[1] == "export":
-                say(json.dumps({"version": 3, "deployment": {"resources": Engine(named[0]).load()}}))
+                kept = [spelled("outside", one) for one in Engine(named[0]).load()]
+                say(json.dumps({"version": 3, "deployment": {"resources": kept}}))
             case "up" | "destroy" as verb:
                 engine = Engine(named[0])
                 engine.begin()

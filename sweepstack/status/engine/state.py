@@ -190,7 +190,7 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             urn = str(resource.get("urn", ""))
             known = schema.entry(resource) | {"urn": urn, "policies": policies}
             known["to_delete"] = bool(resource.get("delete", False))
-            if why := schema.why_too_new(known.get(schema.KEY)):
+            if why := schema.why_too_new(known.get(schema.KEY), schema.STATE):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
             entry, why = _read(model, known)
             found += [entry] if entry else []

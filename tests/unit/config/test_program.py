@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from components.program import MESSAGE_SHOWN, difference, one_message
 from components.sweep import Sweep
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core import spelling
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.records import CellText
 from sweepstack.launch.cell_shares import Shares
@@ -44,7 +45,7 @@ class Outputs(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         native = f"id-{args.name}"
-        later = {"native_id": native, "identity": "abc", "evidence": "file://h/e", "account": "h/1", "generation": 1}
+        later = {"nativeId": native, "identity": "abc", "evidence": "file://h/e", "account": "h/1", "generation": 1}
         later["stdout"] = "python=3.11.7"
         return native, {**later, **args.inputs}
 
@@ -91,7 +92,7 @@ def requests(root: Path, text: str) -> dict[tuple[str, str], Any]:
 def inputs(request: Any) -> dict[str, Any]:
     from google.protobuf import json_format
 
-    return json_format.MessageToDict(request.object)
+    return spelling.inside(request.type, json_format.MessageToDict(request.object))
 
 
 @pytest.mark.parametrize(

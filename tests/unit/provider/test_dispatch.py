@@ -202,7 +202,7 @@ def remembered(sweep: Sweep, **edit: Any) -> tuple[str, dict[str, Any], dict[str
     return box.native_id, inputs | {name: value for name, value in edit.items() if name == "from_the_future"}, outputs
 
 
-@pytest.mark.parametrize("edit", [{"schema": 2}, {"from_the_future": 1}, {"schema": 2, "native_id": None}])
+@pytest.mark.parametrize("edit", [{"schema": 3}, {"from_the_future": 1}, {"schema": 3, "native_id": None}])
 def test_what_a_newer_version_wrote_is_told_and_never_written_over(sweep: Sweep, edit: dict[str, Any]) -> None:
     identifier, inputs, outputs = remembered(sweep, **edit)
     for command in (
