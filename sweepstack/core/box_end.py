@@ -4,76 +4,105 @@ The profile says it once, when the program runs. From then on it is an input of 
 neither a stop nor a delete opens a profile.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from sweepstack.core.choices import choice
 from sweepstack.core.records import Record
 
-Moves = Literal["never", "create", "start"]
+Moves = Annotated[
+    Literal["never", "create", "start"],
+    choice(
+        "Moves",
+        "When the address of a host becomes another one.",
+        {"never": "it stays", "create": "with each box that is made", "start": "with each start of a box"},
+    ),
+]
 """When the address of a host becomes another one: never, or with each create or start; None is unknown."""
 STAYS = ("never", "create")
 """Those with which a box keeps its address for its life. One that is unknown counts as moving."""
 
 
 class ClockFact(Record):
-    """`what` happens to a stopped box after so many `days` (None: unknown), and the tiers that it kills.
-
-    `first_stop`: it counts from the box's first stop, whatever ran in between; without it a start takes it back.
-    `unused`: it strikes files that were not used for so long, on a box that runs, too. `contract`: it counts from the
-    end of the host's contract, which the platform says of each box; no stop starts it.
-    """
+    """What a platform does by itself to a stopped box."""
 
     what: str
+    """what happens"""
     days: float | None = Field(default=None, gt=0)
+    """after how many days; absent: unknown"""
     kills: tuple[str, ...] = ()
+    """the tiers that it kills"""
     first_stop: bool | None = None
+    """true: it counts from the box's first stop, whatever ran in between; else a start takes it back"""
     unused: bool | None = None
+    """true: it strikes files that were not used for so long, on a box that runs, too"""
     contract: bool | None = None
+    """true: it counts from the end of the host's contract, which the platform says of each box; no stop starts it"""
 
 
 class IssueFacts(Record):
-    """How a verb is issued that goes over no API: a `command` on the box, or a step that only a person can take.
+    """How a verb is issued that goes over no API. An approval of one verb does not allow another."""
 
-    `native` is the platform's name for the verb. An approval of one verb does not allow another.
-    """
-
-    by: Literal["ssh", "person"]
+    by: Annotated[
+        Literal["ssh", "person"],
+        choice(
+            "IssuedBy",
+            "Who issues a verb that goes over no API.",
+            {"ssh": "a command on the box", "person": "a step that only a person can take"},
+        ),
+    ]
+    """who issues it"""
     native: str
+    """the platform's name for the verb"""
     command: str | None = None
+    """the command on the box"""
     manual: str | None = None
+    """the person's step"""
 
 
 class StopFacts(Record):
-    """What stopping the box does to each tier, what goes on billing, and its price: USD per hour, None unknown."""
+    """What stopping the box does to each tier."""
 
     kills: tuple[str, ...]
+    """the tiers that a stop kills"""
     keeps: tuple[str, ...]
+    """the tiers that survive a stop"""
     bills_after: tuple[str, ...] = ()
+    """what goes on billing"""
     price_per_hour: float | None = None
+    """its price while stopped, in USD per hour; absent: unknown"""
     issue: IssueFacts | None = None
+    """how a stop is issued; absent: over the platform's API"""
 
 
 class TeardownFacts(Record):
-    """How a box ends on its platform, and what that does to each tier. `paths`: tier → where it lies on the box.
+    """How a box ends on its platform, and what that does to each tier."""
 
-    `stop` is None where the platform can't stop a box for us. `clocks`: what the platform does to a stopped one;
-    `keeps_per_gb_month`: USD, of the tiers that survive and cost something. `issue` (None: the adapter does it over an
-    API): what a delete issues. That may be a verb that keeps more than `kills` says: `kills` is what dies once the
-    platform has taken the box away, by that verb or by a clock that it starts. `release`: where it keeps more, the
-    person's step that ends what it leaves billing. `moves`: whether a box that was stopped and started is elsewhere.
-    """
-
-    verb: Literal["destroy"]
+    verb: Annotated[
+        Literal["destroy"],
+        choice("Verb", "What ends a box.", {"destroy": "nothing of it is left, and nothing bills"}),
+    ]
+    """what an approval of its end is asked for"""
     kills: tuple[str, ...]
+    """the tiers that die once the platform has taken the box away, by what a delete issues or by a clock that it
+    starts"""
     keeps: tuple[str, ...]
+    """the tiers that survive"""
     paths: dict[str, str] = Field(default={})
+    """tier → where it lies on the box"""
     stop: StopFacts | None = None
+    """what a stop does; absent where the platform can't stop a box for us"""
     clocks: tuple[ClockFact, ...] = ()
+    """what the platform does by itself to a stopped box"""
     keeps_per_gb_month: dict[str, float] = Field(default={})
+    """tier that survives and costs something → USD"""
     issue: IssueFacts | None = None
+    """what a delete issues, which may keep more than what dies in the end; absent: the adapter does it over an API"""
     release: str = ""
+    """where a delete keeps more: the person's step that ends what it leaves billing"""
     moves: Moves | None = None
+    """whether a box that was stopped and started is elsewhere; absent: unknown"""
 
     @property
     def rented(self) -> bool:

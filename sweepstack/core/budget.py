@@ -10,17 +10,18 @@ NOTIFY = (0.8, 1.0)
 
 
 class Budget(Record):
-    """`usd` in all, `hours` of running boxes added up; at least one of the two.
-
-    `notify`: fractions at which the webhook is told, once each. `webhook`: the name of the environment variable that
-    holds its URL, never the URL. `stop`: past the budget, `sweepctl tend` stops boxes where that kills nothing unsaved.
-    """
+    """What a sweep may cost: money, hours, or both."""
 
     usd: float | None = Field(default=None, gt=0)
+    """USD in all"""
     hours: float | None = Field(default=None, gt=0)
+    """hours of running boxes, added up"""
     notify: tuple[float, ...] = NOTIFY
+    """fractions at which the webhook is told, once each"""
     webhook: str | None = None
+    """the name of the environment variable that holds its URL, never the URL"""
     stop: bool = False
+    """true: past the budget, `sweepctl tend` stops boxes where that kills nothing unsaved"""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -39,14 +40,15 @@ class Budget(Record):
 
 
 class Outlook(Record):
-    """What the program knows of the work to come: boxes wanted running, USD per hour of each, cells in all.
-
-    `slots`: cells at once on all of these boxes, which may differ. `dry_run`: this is a preview, which sends no alert
-    anything.
-    """
+    """What the program knows of the work to come."""
 
     boxes: int = Field(ge=0)
+    """boxes that are wanted running"""
     price_per_hour: float | None = None
+    """USD per hour of each"""
     slots: int = Field(ge=0)
+    """cells at once on all of these boxes, which may differ"""
     cells: int = Field(ge=0)
+    """cells in all"""
     dry_run: bool = True
+    """true: this is a preview, which sends no alert anything"""

@@ -7,10 +7,11 @@ the box of it.
 import json
 import platform
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
+from sweepstack.core.choices import choice
 from sweepstack.core.lease_terms import LeaseFacts
 from sweepstack.core.records import CellName, Digest, Record
 from sweepstack.onbox.common.canonical import digest_of
@@ -60,8 +61,19 @@ class BucketInput(Record):
     """its path on the box, as the job uses it"""
     source: str
     """`s3://bucket/prefix`"""
-    mode: Literal["COPY", "MOUNT", "MOUNT_CACHED"]
-    """`COPY`, `MOUNT` or `MOUNT_CACHED`"""
+    mode: Annotated[
+        Literal["COPY", "MOUNT", "MOUNT_CACHED"],
+        choice(
+            "MountMode",
+            "How a bucket is on a box.",
+            {
+                "COPY": "it is copied to the box once",
+                "MOUNT": "it is mounted, to be read",
+                "MOUNT_CACHED": "cells write to the box's durable tier, which is copied to it",
+            },
+        ),
+    ]
+    """how it is there"""
     endpoint: str = ""
     """the server; empty: AWS"""
 
@@ -153,6 +165,32 @@ class NodesInput(Record):
     """true: a cell that is started again goes on from a checkpoint of its own"""
 
 
+Mixing = Annotated[
+    Literal["refuse", "allow"],
+    choice(
+        "Mixing",
+        "Whether a sweep may run two versions of its code.",
+        {"refuse": "no new code while cells that ran keep the old", "allow": "a sweep may run both"},
+    ),
+]
+Resume = Annotated[
+    Literal["same-code", "across-code"],
+    choice(
+        "Resume",
+        "With which code a cell that failed goes on from its checkpoint.",
+        {"same-code": "with the code that wrote it", "across-code": "with new code, too"},
+    ),
+]
+OnHang = Annotated[
+    Literal["retry", "drop"],
+    choice(
+        "OnHang",
+        "What is done with a hung cell.",
+        {"retry": "it is ended, and tried again", "drop": "it is ended, and not tried again"},
+    ),
+]
+
+
 class JobInput(Record):
     """What a cell runs."""
 
@@ -174,10 +212,10 @@ class JobInput(Record):
     """names of environment variables that go to the box; their values are in no input"""
     gpus: int | None = None
     """the GPUs of the box; absent where none were asked for"""
-    mixing: Literal["refuse", "allow"] | None = None
-    """`refuse`: no new code while cells that ran keep the old; `allow`: a sweep may run both"""
-    resume: Literal["same-code", "across-code"] | None = None
-    """`across-code`: a cell that failed goes on from its checkpoint with new code; absent: only with its own"""
+    mixing: Mixing | None = None
+    """whether a sweep may run new code beside results of the old; absent: it may not"""
+    resume: Resume | None = None
+    """with which code a cell that failed goes on from its checkpoint; absent: only with its own"""
     min_free_bytes: int | None = None
     """below so many free bytes no cell starts"""
     min_free_inodes: int | None = None
@@ -188,8 +226,8 @@ class JobInput(Record):
     """seconds that one try of a cell may take; absent: no limit"""
     grace_seconds: float | None = None
     """seconds between SIGTERM and SIGKILL of a cell; absent: the runner's own"""
-    on_hang: Literal["retry", "drop"] | None = None
-    """what is done with a hung cell: `retry` or `drop`; absent: it is only reported"""
+    on_hang: OnHang | None = None
+    """what is done with a hung cell; absent: it is only reported"""
     retries: int | None = None
     """how many times a failed cell is tried again automatically"""
     network: NetworkInput | None = None
@@ -220,22 +258,28 @@ class JobInput(Record):
 
 
 class Smoke(Record):
-    """One smoke run: all that decides what it does, and so whether it has passed already.
-
-    `run`, `env`: with the placeholders of a cell. `params`: the cell's, each as JSON text. `workdir` as the person
-    wrote it, of which the digest must be `code`. `artifacts`: what a cell must leave behind; a lack is a warning here.
-    """
+    """One smoke run: all that decides what it does, and so whether it has passed already."""
 
     run: str
+    """a shell command with the placeholders of a cell"""
     seconds: float = Field(gt=0)
+    """seconds after which it counts as failed"""
     cell: CellName
+    """the cell that it is like"""
     params: dict[str, str]
+    """the cell's parameters, each as JSON text"""
     env: dict[str, str] = Field(default_factory=dict)
+    """environment variables, with the placeholders of a cell"""
     secrets: tuple[str, ...] = ()
+    """names of environment variables that it gets; their values are in no input"""
     workdir: str
+    """the folder of its code, as the person wrote it"""
     include: tuple[str, ...] = ()
+    """globs, relative to `workdir`, of files that ship although git does not track them"""
     code: Digest
+    """digest of the files that ship"""
     artifacts: tuple[str, ...] = ()
+    """what a cell must leave behind; a lack is a warning here"""
 
     @property
     def key(self) -> str:

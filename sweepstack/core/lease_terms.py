@@ -3,10 +3,11 @@
 The profile and the stack config say it once, when the program runs. From then on it is an input in the engine's state.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sweepstack.core.choices import choice
 from sweepstack.core.records import Record
 from sweepstack.onbox.common.units import parse_duration
 
@@ -26,21 +27,37 @@ def lease_seconds(text: str | None) -> float | None:
 
 
 class LeaseFacts(Record):
-    """`text` as the person wrote it. `kills`: the tiers of ours that a stop wipes; such a box never stops itself.
-
-    `by`: `ssh`, a `command` on the box; `key`, a request to the platform with the key that it puts into the box, in the
-    variable `key`; None: the box has no way. `native` is the platform's name for the stop, `proved` the month in which
-    a live run showed that the key works (None: none did).
-    """
+    """How a box stops itself when no command looks at it for so long."""
 
     text: str
+    """as the person wrote it"""
     seconds: float = Field(gt=0)
+    """the same in seconds"""
     kills: tuple[str, ...] = ()
-    by: Literal["ssh", "key"] | None = None
+    """the tiers of ours that a stop wipes; such a box never stops itself"""
+    by: (
+        Annotated[
+            Literal["ssh", "key"],
+            choice(
+                "StopsBy",
+                "How a box stops itself.",
+                {
+                    "ssh": "a command on the box",
+                    "key": "a request to the platform, with the key that it puts into the box",
+                },
+            ),
+        ]
+        | None
+    ) = None
+    """how it stops itself; absent: it has no way"""
     native: str | None = None
+    """the platform's name for the stop"""
     command: str | None = None
+    """the command on the box"""
     key: str | None = None
+    """the variable in which the box has the platform's key"""
     proved: str | None = None
+    """the month in which a live run showed that the key works; absent: none did"""
 
     @property
     def stays(self) -> str:

@@ -19,6 +19,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from sweepstack.core.choices import choice
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
@@ -108,25 +109,56 @@ CellText = Annotated[
 does with each value, for each of 10,000 cells, would take most of a preview."""
 
 
+Strictness = Annotated[
+    Literal["require", "report"],
+    choice(
+        "Strictness",
+        "What becomes of a cell in whose file a number is wrong.",
+        {"require": "it fails", "report": "it is only reported"},
+    ),
+]
+
+
 class ArtifactSpec(Record):
     """A file that a cell must leave behind, and how it is proved good.
 
-    `keys`: names that the file must hold. `finite`: NaN or infinity fails the cell, or is only reported; or the parts
-    of names in which it fails the cell. `infinite`: parts of names that may be infinite, not NaN. `plausible`:
-    so with numbers that are all the same, and a null or text in place of a number.
-    `min_bytes`: smaller files fail; an empty file always fails. `run`, `trust`: the user's own check (`load: command`)
-    and the permission to run it; left out of what is written where there is none, so that digests stay what they were.
+    What came later is left out of what is written where there is none, so that digests stay what they were.
     """
 
     path: str
-    load: Loader
+    """its path in the folder of a cell"""
+    load: Annotated[
+        Loader,
+        choice(
+            "Loader",
+            "How a file is read.",
+            {
+                "torch": "as a checkpoint of PyTorch",
+                "safetensors": "as safetensors",
+                "json": "as JSON",
+                "npz": "as an archive of arrays of NumPy",
+                "npy": "as one array of NumPy",
+                "csv": "as a table of text",
+                "parquet": "as a table of Parquet",
+                "command": "by the user's own check",
+            },
+        ),
+    ]
+    """how it is read"""
     keys: tuple[str, ...] = ()
-    finite: Literal["require", "report"] | tuple[str, ...] = "require"
+    """names that it must hold"""
+    finite: Strictness | tuple[str, ...] = "require"
+    """whether NaN or infinity fails the cell; or the parts of names in which it does"""
     min_bytes: int = 1
+    """a smaller file fails; an empty one always does"""
     run: str | None = later(None)
+    """the user's own check"""
     trust: bool = later(False)
-    plausible: Literal["require", "report"] = later("report")
+    """true: the user's own check may be run"""
+    plausible: Strictness = later("report")
+    """whether numbers that are all the same, and a null or text in place of a number, fail the cell"""
     infinite: tuple[str, ...] = later(())
+    """parts of names that may be infinite, not NaN"""
 
 
 class FileEntry(Record):
@@ -181,58 +213,83 @@ class Waiver(Record):
     """A person decides that a cell need not be verified."""
 
     cell: str
+    """its name"""
     reason: str = Field(min_length=1)
+    """why"""
 
 
 class Action(Record):
-    """One verb on one box, by its native id: what an approval allows."""
+    """One verb on one box: what an approval allows."""
 
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")]
+    """the verb: `destroy`, or another one of a platform"""
     box: str
+    """the box's name in the sweep"""
     native_id: str
+    """the platform's id of it"""
 
 
 class Abandonment(Record):
     """A person decides that whatever this verb kills on a box may be lost. For a stop, it does not allow a destroy."""
 
     box: str
+    """the box's name in the sweep"""
     native_id: str
+    """the platform's id of it"""
     reason: str = Field(min_length=1)
+    """why"""
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]*$")] = "destroy"
+    """the verb"""
 
 
 class UnclaimedWaiver(Record):
-    """A person decides that files on a box which belong to no cell may be lost: these and no others, by the digest of
-    their list (`listed`; None if an older version wrote it). `uncounted`: also what could not be counted."""
+    """A person decides that files on a box which belong to no cell may be lost: these and no others."""
 
     box: str
+    """the box's name in the sweep"""
     native_id: str
+    """the platform's id of it"""
     files: int = Field(ge=0)
+    """how many they are"""
     bytes: int = Field(ge=0)
+    """their size"""
     reason: str = Field(min_length=1)
+    """why"""
     uncounted: bool = False
+    """true: also what could not be counted"""
     listed: Digest | None = later(None)
+    """the digest of their list; absent if an older version wrote it"""
 
 
 class Approval(Record):
     """A person approves named actions on the ground of one receipt. It stands in the stack config, as `approval`.
 
-    `receipt` is null only where nothing was launched on any named box, or all named boxes are abandoned. `unclaimed`,
-    `signatures` and `until` are left out of what is written where there is none, so that approvals given before they
-    came keep their digest. `until`: a clearance made from it holds no longer; not signed, since it only takes away.
+    What came later is left out of what is written where there is none, so that approvals given before keep their
+    digest.
     """
 
     receipt: Digest | None = None
+    """the receipt; absent only where nothing was launched on any named box, or all named boxes are abandoned"""
     actions: tuple[Action, ...]
+    """what is allowed"""
     waive: tuple[Waiver, ...] = ()
+    """cells that need not be verified"""
     abandon: tuple[Abandonment, ...] = ()
+    """boxes on which all may be lost"""
     unclaimed: tuple[UnclaimedWaiver, ...] = later(())
+    """files of no cell that may be lost"""
     waivers_digest: Digest
+    """digest of these three"""
     by: str
+    """who approved"""
     at: Moment
+    """when"""
     expires: Moment
+    """when it ends"""
     signatures: tuple[Signature, ...] = later(())
+    """the signatures under it"""
     until: Moment | None = later(None)
+    """a clearance made from it holds no longer than this; not signed, since it only takes away"""
 
     @property
     def ends(self) -> datetime:
@@ -404,11 +461,17 @@ class Again(Record):
     """What of a `Retry` a box is told."""
 
     retry: int = Field(ge=1)
+    """which of a person's retries of the cell it is"""
     salt: int = Field(default=0, ge=0)
+    """which retry began with no checkpoint; 0: it goes on from the first run's"""
     set_of: int | None = later(None, ge=0)
+    """the same of the run before, where this one begins a new set of results"""
     ends: bool = later(False)
+    """true: a run that is under way is ended for it"""
     counted: int = later(0, ge=0)
+    """how many of the retries the stack file asked for"""
     manifest: Digest | None = None
+    """the manifest of the sealed copy before it"""
 
 
 class Teardown(Record):

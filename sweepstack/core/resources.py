@@ -5,14 +5,15 @@ the delete step of `pulumi destroy --preview-only --diff` prints inputs only. It
 each field is its description in the schema and in docs/reference/resources.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, ValidationError, WrapValidator
 
 from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.budget import Budget, Outlook
+from sweepstack.core.choices import choice
 from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.job import JobInput, MetricsInput, Smoke
 from sweepstack.core.records import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
@@ -58,6 +59,63 @@ class IdentityState(IdentityInputs):
     """URI of the evidence, to which every other resource refers"""
 
 
+class _Seen(Record):
+    """What Read saw. Names of another version pass, and what does not read counts as not seen."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def _or_none(value: Any, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+class VolumeSeen(_Seen):
+    """What the last look said of a volume's end."""
+
+    used_by: tuple[str, ...] = ()
+    """the stacks that use it"""
+    cost: str = ""
+    """what it costs"""
+    usd_per_month: float | None = None
+    """USD"""
+    state: str = ""
+    """`locked` or `cleared`"""
+    because: str = ""
+    """why"""
+
+
+class BoxSeen(_Seen):
+    """What the last look said of a box's end."""
+
+    verified: str = ""
+    """how many of its cells need no more care"""
+    not_safe: tuple[str, ...] = ()
+    """the others, each with its state"""
+    dies: tuple[str, ...] = ()
+    """what its end kills"""
+    unclaimed: str = ""
+    """files there that belong to no cell"""
+    survives: tuple[str, ...] = ()
+    """what its end keeps"""
+    cost: str = ""
+    """what it costs"""
+    age_hours: float | None = None
+    """how old it is"""
+    state: str = ""
+    """`locked` or `cleared`"""
+    because: str = ""
+    """why"""
+    seen: str = ""
+    """what was seen of it"""
+    bill_ends_by: str | None = None
+    """on a rented host: what ends the bill"""
+    then: str | None = None
+    """what the platform does after that"""
+
+
 class VolumeInputs(Inputs):
     """A volume: storage that outlives the boxes that mount it."""
 
@@ -90,7 +148,7 @@ class VolumeInputs(Inputs):
     """what the check says of its end; written by Check, a program gives none"""
     policy: str | None = None
     """the copy of the project's policy that binds the volume; written by Check, a program gives none"""
-    live: dict[str, Any] | None = None
+    live: Annotated[VolumeSeen | None, WrapValidator(_or_none)] = None
     """what Read saw last; a program gives none"""
 
 
@@ -141,7 +199,39 @@ class PlaceFacts(Record):
     """true: hosts of another region see another folder there"""
 
 
-Want = Literal["running", "stopped"]
+Want = Annotated[
+    Literal["running", "stopped"],
+    choice(
+        "Want",
+        "What a person wants of a box.",
+        {"running": "it runs its cells", "stopped": "it is stopped, and no cell is started"},
+    ),
+]
+WhenDone = Annotated[
+    Literal["stop", "keep"],
+    choice(
+        "WhenDone",
+        "What becomes of a box once its queue is drained.",
+        {"stop": "it stops itself", "keep": "it stays as it is, and bills on"},
+    ),
+]
+PhaseWord = Annotated[
+    str,
+    choice(
+        "Phase",
+        "The state of a box. Only in `gone` nothing of it is left and nothing bills.",
+        {
+            "creating": "it is being made",
+            "running": "it runs",
+            "stopping": "a stop has begun and is not proved finished: it may bill as if it ran",
+            "stopped": "it is stopped; its disk may bill",
+            "failed": "it broke, and no start mends it: it can only be ended, and may bill in full",
+            "ending": "a destroy has begun and is not proved finished",
+            "gone": "it is proved gone",
+            "unknown": "the platform did not say",
+        },
+    ),
+]
 
 
 class BoxInputs(Inputs):
@@ -203,9 +293,9 @@ class BoxInputs(Inputs):
     teardown: TeardownFacts
     """how it ends on its platform, and what that does to each tier"""
     want: Want = "running"
-    """`running` or `stopped`"""
-    when_done: Literal["stop", "keep"] = "keep"
-    """what becomes of it once its queue is drained: `stop` or `keep`"""
+    """whether it is to run, or to be stopped"""
+    when_done: WhenDone = "keep"
+    """what becomes of it once its queue is drained"""
     lease: str | None = None
     """how long after the last look it stops itself when nothing is left to do, such as `2h`; or `none`"""
     approval: Approval | None = None
@@ -214,14 +304,14 @@ class BoxInputs(Inputs):
     """`locked`, or by which receipt it may end; written by Check, a program gives none"""
     policy: str | None = None
     """the copy of the project's policy that binds the box; written by Check, a program gives none"""
-    live: dict[str, Any] | None = None
+    live: Annotated[BoxSeen | None, WrapValidator(_or_none)] = None
     """what Read saw last; a program gives none"""
     list_lag: float = 900.0
     """seconds for which the platform's list may lack a box that was just rented"""
 
 
 class BoxState(BoxInputs):
-    """A box that was rented. `price_per_hour` is the platform's if it names one."""
+    """A box that was rented. Its price is the platform's if it names one."""
 
     native_id: str
     """the platform's id of it"""
@@ -231,8 +321,8 @@ class BoxState(BoxInputs):
     """which box of this name it is: 1 for the first that was made, 2 for the second"""
     tag: str
     """the name by which it is found on the platform, even if the state is lost"""
-    phase: str
-    """`creating`, `running`, `stopping`, `stopped`, `ending`, `gone` or `unknown`"""
+    phase: PhaseWord
+    """the state in which it was when it was last looked at"""
     created_at: datetime | None = None
     """when it was made, as the platform says"""
     ssh: str | None = None
@@ -257,7 +347,7 @@ class OnBoxInputs(Inputs):
     adapter: str
     """the adapter that speaks to the platform, with the host where there is one: `ssh:lab`"""
     box: str
-    """the box's native id: its output `native_id`"""
+    """the platform's id of the box"""
     box_name: BoxName
     """the box's name in the sweep"""
     account: str
@@ -278,7 +368,7 @@ class QueueInputs(OnBoxInputs):
     stack: str
     """the stack"""
     want: Want = "running"
-    """`running`, or `stopped`: no cell is started then"""
+    """whether cells are started"""
     job: JobInput
     """what a cell runs"""
     cells: tuple[CellText, ...]
@@ -324,7 +414,7 @@ class GateInputs(OnBoxInputs):
     """`locked`, or by which receipt the box may end; written by Check, a program gives none"""
     policy: str | None = None
     """the copy of the project's policy that binds the box; written by Check, a program gives none"""
-    live: dict[str, Any] | None = None
+    live: Annotated[BoxSeen | None, WrapValidator(_or_none)] = None
     """what Read saw last; a program gives none"""
 
 

@@ -37,6 +37,12 @@ def _known(resource: Mapping[str, Any], part: str) -> dict[str, Any]:
     return spelling.inside(str(resource.get("type", "")), mapping(resource.get(part)))
 
 
+def hidden(resource: Mapping[str, Any]) -> set[str]:
+    """The properties that the engine keeps as secrets, whole: an exported state does not tell them."""
+    parts = inputs(resource) | _known(resource, "outputs")
+    return {name for name, value in parts.items() if isinstance(value, dict) and SIGNATURE_KEY in value}
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """The value, if it is a JSON object; else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -12,24 +12,29 @@ Principal = Annotated[str, StringConstraints(pattern=PRINCIPAL)]
 
 
 class SweepName(BaseModel):
-    """Which sweep, or stack of volumes: project and stack as the engine calls them, and the id in its evidence."""
+    """Which sweep, or stack of volumes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     project: str
+    """the project, as the engine calls it"""
     stack: str
+    """the stack, as the engine calls it"""
     identity: str
+    """the id in its evidence"""
 
     def __str__(self) -> str:
         return f"{self.project or '?'}/{self.stack or '?'} ({self.identity})"
 
 
 class Signature(BaseModel):
-    """One signature. `sweep`: what it was given for, which is part of what was signed. `signature`: the armored SSHSIG
-    that `ssh-keygen -Y sign` wrote. What was signed: `sweepstack.teardown.signatures.signed_document`."""
+    """One signature under an approval (what is signed: `sweepstack.teardown.signatures.signed_document`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     principal: Principal
+    """who signed, as the first column of an allowed_signers file has it"""
     sweep: SweepName
+    """what it was given for, which is part of what was signed"""
     signature: str = Field(max_length=16384)
+    """the armored SSHSIG that `ssh-keygen -Y sign` wrote"""

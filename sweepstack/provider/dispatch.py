@@ -17,9 +17,10 @@ from sweepstack.core.paths import docs_page
 from sweepstack.evidence.publish import succession_problem
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.provider.details import Kind, details, differs
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.session import Operation, token_of
-from sweepstack.provider.wire import UNKNOWN, Unknown, holds_unknown
+from sweepstack.provider.wire import UNKNOWN, holds_unknown
 
 HANDLERS: Final[Mapping[str, str]] = {
     "sweepstack:index:Identity": "sweepstack.provider.resources.identity:IdentityHandler",
@@ -43,12 +44,13 @@ def handler_for(token: str) -> Handler[Any, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """The answer to Diff: the inputs that changed, those of them that cause a replace, and whether the old resource is
-    deleted before the new one is created."""
+    """The answer to Diff: the inputs that changed, those of them that cause a replace, whether the old resource is
+    deleted before the new one is created, and what changed inside of these inputs."""
 
     changed: tuple[str, ...]
     replaces: tuple[str, ...]
     delete_before_replace: bool
+    details: tuple[tuple[str, Kind], ...] = ()
 
 
 def check(op: Operation, old_inputs: dict[str, Any], news: dict[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
@@ -127,7 +129,7 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
     changed = [
         name
         for name, decision in handler.decisions.items()
-        if decision is not Decision.IGNORE and _differs(old_inputs.get(name), news.get(name))
+        if decision is not Decision.IGNORE and differs(old_inputs.get(name), news.get(name))
     ]
     changed += handler.noticed(old_inputs, news)
     replaces = [
@@ -135,7 +137,12 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
         for name in changed
         if handler.decisions[name].resolved(old_inputs.get(name), news.get(name)) is Decision.REPLACE
     ]
-    return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete)
+    found = [
+        part
+        for name in changed
+        for part in list(details(name, old_inputs.get(name), news.get(name))) or [(name, Kind.UPDATE)]
+    ]
+    return Difference(tuple(changed), tuple(replaces), handler.replaces_before_delete, tuple(found))
 
 
 def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -182,7 +189,7 @@ def update(
     """Returns the outputs after the change; in a preview, those that it will have. Raises SweepstackError."""
     handler = handler_for(token_of(op.urn))
     if op.preview:
-        return _shown(handler, handler.preview_outputs(op, old_outputs, news))
+        return _shown(handler, handler.preview_outputs(op, old_outputs, news)) | {schema.KEY: schema.STATE}
     new = handler.inputs_type.model_validate(news)
     _require_known(op, handler, old_outputs)
     try:
@@ -291,18 +298,6 @@ def _state(handler: Handler[Any, Any], inputs: dict[str, Any], outputs: dict[str
 
 _FROM_THE_PLATFORM: Final = frozenset({"price_per_hour"})
 """Inputs that a person may leave out. The platform's value is then in the outputs, and is kept from there."""
-
-
-def _differs(before: Any, after: Any) -> bool:
-    return isinstance(after, Unknown) or holds_unknown(after) or _without_nulls(before) != _without_nulls(after)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -146,13 +146,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         ours = Properties(op)
         sent = [to_python(one) for one in (request.old_inputs, request.olds, request.news)]
         found = self.guard(context, lambda: dispatch.diff(op, *map(ours.inside, sent)))
-        changed = ours.changed(found, sent[:2])
-        return provider_pb2.DiffResponse(
-            changes=provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE,
-            diffs=changed,
-            replaces=[ours.path(name) for name in found.replaces],
-            deleteBeforeReplace=found.delete_before_replace and bool(found.replaces),
-        )
+        return ours.difference(found, sent[:2])
 
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
         from sweepstack.provider.late_imports import Properties, dispatch

@@ -11,6 +11,7 @@ from typing import Any
 from sweepstack.core import schema, spelling
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.provider.dispatch import Difference
+from sweepstack.provider.grpc_stubs import provider_pb2
 from sweepstack.provider.session import Operation, token_of
 from sweepstack.provider.wire import to_python, to_struct
 
@@ -50,7 +51,27 @@ class Properties:
         """The path of a property, as the schema spells it."""
         return spelling.path_outside(self.token, inside)
 
-    def changed(self, found: Difference, before: Sequence[dict[str, Any]]) -> list[str]:
-        """The inputs that changed. Names as before schema 2 are one: the engine keeps what no Update wrote."""
-        names = [self.path(name) for name in found.changed]
-        return [schema.KEY] if not names and spelling.is_old(self.token, *before) else names
+    def difference(self, found: Difference, before: Sequence[dict[str, Any]]) -> Any:
+        """The answer to Diff. An entry with names as before schema 2 is one to update, whose number alone changes: the
+        engine keeps outputs that no Update wrote."""
+        kinds = provider_pb2.PropertyDiff
+        if not found.changed and spelling.is_old(self.token, *before):
+            renamed = {schema.KEY: kinds(kind=kinds.UPDATE)}
+            changes = provider_pb2.DiffResponse.DIFF_SOME
+            return provider_pb2.DiffResponse(
+                changes=changes, diffs=list(renamed), detailedDiff=renamed, hasDetailedDiff=True
+            )
+        details = {}
+        for path, kind in found.details:
+            replaces = path.partition(".")[0].partition("[")[0] in found.replaces
+            details[self.path(path)] = kinds(
+                kind=kinds.Kind.Value(f"{kind.value}_REPLACE" if replaces else kind.value), inputDiff=True
+            )
+        return provider_pb2.DiffResponse(
+            changes=provider_pb2.DiffResponse.DIFF_SOME if found.changed else provider_pb2.DiffResponse.DIFF_NONE,
+            diffs=[self.path(name) for name in found.changed],
+            replaces=[self.path(name) for name in found.replaces],
+            deleteBeforeReplace=found.delete_before_replace and bool(found.replaces),
+            detailedDiff=details,
+            hasDetailedDiff=True,
+        )

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from importlib.metadata import metadata
 from typing import Any, Final
 
+from sweepstack.core.choices import WORDS
 from sweepstack.core.spelling import camel
 from sweepstack.launch.cell_shares import FUNCTION
 from sweepstack.provider.dispatch import HANDLERS, handler_for
@@ -89,6 +90,7 @@ def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:
     state = handler.state_type.model_json_schema(mode="validation")
     said = inherited_docs(handler.state_type)
     _add_types(types, handler.state_type, state.get("$defs", {}))
+    _add_enums(types, state)
     properties = _properties(inputs, said)
     for name, decision in handler.decisions.items():
         if decision in (Decision.REPLACE, Decision.MOVE):
@@ -119,6 +121,21 @@ def _add_types(types: dict[str, Any], model: Any, definitions: Mapping[str, Any]
                 _add_types(types, held, definitions)
 
 
+def _add_enums(types: dict[str, Any], schema: Any) -> None:
+    """Adds to `types` what is a closed set of words anywhere in a JSON schema (`core.choices`)."""
+    if isinstance(schema, list):
+        for one in schema:
+            _add_enums(types, one)
+    elif isinstance(schema, dict) and isinstance(schema.get(WORDS), dict):
+        words = [{"value": word, "description": what} for word, what in schema[WORDS].items()]
+        known = {"type": "string", "description": schema["description"], "enum": words}
+        if types.setdefault(f"sweepstack:index:{schema['title']}", known) != known:
+            raise AssertionError(f"two enums are called {schema['title']}")
+    elif isinstance(schema, dict):
+        for one in schema.values():
+            _add_enums(types, one)
+
+
 def _properties(schema: dict[str, Any], said: dict[str, str]) -> dict[str, Any]:
     """The properties of a model with their descriptions. `said`: field → its description."""
     found = {name: _property(value) for name, value in schema.get("properties", {}).items()}
@@ -134,8 +151,10 @@ def _required(schema: Mapping[str, Any]) -> list[str]:
 def _property(schema: dict[str, Any]) -> dict[str, Any]:
     """A JSON-schema property in the engine's dialect: no unions with null, no formats, `$ref` by token."""
     if "anyOf" in schema:
-        options = [option for option in schema["anyOf"] if option.get("type") != "null"]
-        return _property(options[0])
+        options = [_property(option) for option in schema["anyOf"] if option.get("type") != "null"]
+        return options[0] if len(options) == 1 else {"oneOf": options}
+    if WORDS in schema:
+        return {"$ref": f"#/types/sweepstack:index:{schema['title']}"}
     if "$ref" in schema:
         return {"$ref": f"#/types/sweepstack:index:{schema['$ref'].rsplit('/', 1)[-1]}"}
     kind = schema.get("type")

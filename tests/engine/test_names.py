@@ -80,6 +80,8 @@ def test_the_first_up_of_a_sweep_at_work_writes_the_new_names_and_does_nothing_e
     first = ok(stack.pulumi("preview", "--json"))
     assert {op for op, _ in steps(first)} == {"update"}
     assert len(steps(first)) == len(entries)
+    parts = [one["detailedDiff"] for one in first.json()["steps"] if one["op"] == "update"]
+    assert {name for part in parts for name in part} == {"schema"}, parts
     shown = ok(stack.pulumi("preview", "--diff"))
     assert "nativeId" not in shown.text, str(shown)
     up = ok(stack.up())

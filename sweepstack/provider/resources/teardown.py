@@ -16,7 +16,7 @@ from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.budget import Budget
 from sweepstack.core.observation import Observation
 from sweepstack.core.records import Approval, Birth, Loss, Teardown
-from sweepstack.core.resources import BoxInputs, BoxState, GateState, QueueState
+from sweepstack.core.resources import BoxInputs, BoxSeen, BoxState, GateState, QueueState
 from sweepstack.evidence import box_logs
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -338,10 +338,10 @@ def lock_line(judgement: Judgement) -> str:
     return f"box {facts.name} {word}: {settled} of {len(verdict.cells)} cells verified; {waiting_cost(facts)}"
 
 
-def live_facts(judgement: Judgement, teardown: TeardownFacts) -> dict[str, object]:
+def live_facts(judgement: Judgement, teardown: TeardownFacts) -> BoxSeen:
     """What the delete step of `pulumi destroy --preview-only --diff` shows of the box."""
     verdict, facts = judgement.verdict, judgement.facts
-    last = {}
+    last: dict[str, str] = {}
     if teardown.issue is not None:
         issue = teardown.issue
         last["bill_ends_by"] = f"{issue.native}: {issue.command or issue.manual}"
@@ -349,19 +349,19 @@ def live_facts(judgement: Judgement, teardown: TeardownFacts) -> dict[str, objec
             last["then"] = dated(teardown.clocks, datetime.now(UTC))
     settled = len(verdict.cells) - len(verdict.unsettled)
     age = (datetime.now(UTC) - facts.created_at).total_seconds() / 3600 if facts.created_at else None
-    return {
-        "verified": f"{settled} of {len(verdict.cells)} cells",
-        "not_safe": [f"{cell.name}: {cell.state}" for cell in verdict.unsettled],
-        "dies": list(facts.kills),
-        "unclaimed": verdict.unclaimed.words,
-        "survives": [*facts.keeps, facts.evidence],
-        "cost": waiting_cost(facts),
-        "age_hours": round(age, 2) if age is not None else None,
-        "state": "cleared" if verdict.allowed else "locked",
-        "because": verdict.way or "; ".join(verdict.reasons),
-        "seen": judgement.seen.note or judgement.seen.existence.value,
+    return BoxSeen(
+        verified=f"{settled} of {len(verdict.cells)} cells",
+        not_safe=tuple(f"{cell.name}: {cell.state}" for cell in verdict.unsettled),
+        dies=tuple(facts.kills),
+        unclaimed=verdict.unclaimed.words,
+        survives=(*facts.keeps, facts.evidence),
+        cost=waiting_cost(facts),
+        age_hours=round(age, 2) if age is not None else None,
+        state="cleared" if verdict.allowed else "locked",
+        because=verdict.way or "; ".join(verdict.reasons),
+        seen=judgement.seen.note or judgement.seen.existence.value,
         **last,
-    }
+    )
 
 
 def refuse_during_teardown(store: EvidenceStore, what: str, stack: str) -> None:

@@ -18,7 +18,7 @@ from sweepstack.billing.stray import end_command, takes_words
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
-from sweepstack.core.resources import VolumeInputs, VolumeState
+from sweepstack.core.resources import VolumeInputs, VolumeSeen, VolumeState
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.box_layout import volume_of, volume_tag
@@ -356,20 +356,20 @@ def clearance_of(op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> 
     return verdict.headline
 
 
-def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> dict[str, Any]:
+def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> VolumeSeen:
     """What the delete step of `pulumi destroy --preview-only --diff` shows of the volume. Says one line about it,
     too."""
     users = _recorded(volume)
     verdict = _judge(volume, state.approval, users, full=False)
     word = "CLEARED" if verdict.allowed else "LOCKED"
     op.of_stack(f"volume {state.name} {word}: {cost_words(state.price_per_month, state.keep_until)}")
-    return {
-        "used_by": [user.stack for user in users.of(state.native_id)],
-        "cost": cost_words(state.price_per_month, state.keep_until),
-        "usd_per_month": state.price_per_month,
-        "state": word.lower(),
-        "because": verdict.way or "; ".join(verdict.reasons),
-    }
+    return VolumeSeen(
+        used_by=tuple(user.stack for user in users.of(state.native_id)),
+        cost=cost_words(state.price_per_month, state.keep_until),
+        usd_per_month=state.price_per_month,
+        state=word.lower(),
+        because=verdict.way or "; ".join(verdict.reasons),
+    )
 
 
 def end_volume(op: Operation, volume: VolumeContext, state: VolumeState) -> None:

@@ -24,6 +24,7 @@ from sweepstack.core.budget import Budget
 from sweepstack.core.lease_terms import NONE
 from sweepstack.core.records import Approval, Record
 from sweepstack.core.resources import BoxState, GateState, IdentityState, QueueState, VolumeState
+from sweepstack.core.spelling import camel
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import SweepstackError
@@ -34,6 +35,7 @@ from sweepstack.teardown.box_context import BoxContext, BoxFacts
 
 STOP = "stop"
 _TOKEN = "sweepstack:index:"
+_NO_SECRET = "Next: take `additionalSecretOutputs` out of the program, then pulumi up --stack {stack}"
 _NO_STACK = ("no stack named", "no stacks found")
 
 _FOLDER = ".pulumi"
@@ -192,6 +194,11 @@ def parse_export(stack: str, export: dict[str, Any]) -> StackState:
             known["to_delete"] = bool(resource.get("delete", False))
             if why := schema.why_too_new(known.get(schema.KEY), schema.STATE):
                 problems.append(f"{kind} {urn.rsplit('::', 1)[-1]}: {why}")
+            fields = model.model_fields
+            if secret := sorted(n for n in schema.hidden(resource) if n in fields and fields[n].is_required()):
+                why = f"the state keeps {', '.join(map(camel, secret))} as a secret. {_NO_SECRET.format(stack=stack)}"
+                problems.append(f"{kind} {urn.rsplit('::', 1)[-1]} ({resource.get('id', 'no id')}): {why}")
+                continue
             entry, why = _read(model, known)
             found += [entry] if entry else []
             if why:

@@ -136,7 +136,7 @@ def test_a_cleared_box_ends_and_what_survives_is_named(sweep: Sweep) -> None:
     assert (counted.files, counted.problem) == (0, ""), f"what a real runner leaves is known by name: {counted.words}"
     live = sweep.seen(box).inputs.live
     assert live is not None
-    assert (live["state"], live["verified"]) == ("cleared", "2 of 2 cells")
+    assert (live.state, live.verified) == ("cleared", "2 of 2 cells")
     assert "box box-0 CLEARED" in sweep.said.infos
     delete(sweep, box)
     assert sweep.listed() == []
@@ -466,8 +466,8 @@ def test_read_shows_what_would_die_and_never_asks_for_anything(sweep: Sweep) -> 
     seen = sweep.seen(box)
     assert (seen.state, seen.unhealthy) == (box, ())
     assert seen.inputs.live is not None
-    assert seen.inputs.live["not_safe"] == ["a: sealed", "b: running"]
-    assert (seen.inputs.live["state"], seen.inputs.live["because"]) == ("locked", "not approved")
+    assert seen.inputs.live.not_safe == ("a: sealed", "b: running")
+    assert (seen.inputs.live.state, seen.inputs.live.because) == ("locked", "not approved")
     assert "box box-0 LOCKED: 0 of 2 cells verified; $0.50/h" in sweep.said.infos
     assert BOX.changes(sweep.box_inputs(), seen.inputs) == {}
 
@@ -523,8 +523,8 @@ def test_read_works_without_evidence(sweep: Sweep) -> None:
     (sweep.store.root / "sweep.json").unlink()
     seen = sweep.seen(box)
     assert seen.inputs.live is not None
-    assert seen.inputs.live["state"] == "locked"
-    assert "holds no sweep.json" in seen.inputs.live["because"]
+    assert seen.inputs.live.state == "locked"
+    assert "holds no sweep.json" in seen.inputs.live.because
 
 
 def test_a_revocation_stops_a_teardown_that_is_under_way(sweep: Sweep) -> None:

@@ -217,16 +217,16 @@ def test_what_a_newer_version_wrote_is_told_and_never_written_over(sweep: Sweep,
 
 def test_what_is_made_now_carries_its_schema_and_what_has_none_works_on(sweep: Sweep) -> None:
     identifier, outputs = dispatch.create(op(sweep), properties(sweep.box_inputs()))
-    assert outputs["schema"] == 1
+    assert outputs["schema"] == 2
     inputs = properties(sweep.box_inputs())
     found = dispatch.read(op(sweep), identifier, inputs, outputs)
     assert found is not None
-    assert found[1]["schema"] == 1
+    assert found[1]["schema"] == 2
     del outputs["schema"]
     found = dispatch.read(op(sweep), identifier, inputs, outputs)
     assert found is not None
     assert "schema" not in found[1], "a refresh shows no change"
-    assert dispatch.update(op(sweep), identifier, inputs, outputs, inputs)["schema"] == 1
+    assert dispatch.update(op(sweep), identifier, inputs, outputs, inputs)["schema"] == 2
 
 
 @pytest.mark.parametrize("edit", [{"teardown": {"verb": "stop"}}, {"roster_digest": None}])

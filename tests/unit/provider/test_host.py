@@ -13,6 +13,7 @@ import pulumi  # noqa: F401 - before sweepstack.provider.grpc_stubs, which else 
 import pytest
 from google.protobuf import empty_pb2
 
+from sweepstack.core import spelling
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import PlatformError, Unreachable
 from sweepstack.onbox.host.folder_platform import LocalPlatform
@@ -60,6 +61,12 @@ def create(stub: Any, inputs: Any, kind: str = "Box", **options: Any) -> Any:
     return stub.Create(provider_pb2.CreateRequest(urn=urn(kind), properties=to_struct(properties), **options))
 
 
+def inside(struct: Any) -> dict[str, Any]:
+    """Properties of a box by the names of its model, without the number of their schema."""
+    known = spelling.inside("sweepstack:index:Box", to_python(struct))
+    return {name: value for name, value in known.items() if name != "schema"}
+
+
 def delete(stub: Any, box: BoxState) -> Any:
     properties = to_struct(dispatch.to_properties(box))
     request = provider_pb2.DeleteRequest(id=box.native_id, urn=urn(), properties=properties, old_inputs=box_inputs(box))
@@ -90,9 +97,9 @@ def test_created_and_then_failed_hands_the_id_over(stub: Any, sweep: Sweep, monk
         create(stub, sweep.box_inputs())
     detail = failed(raised.value)
     assert [detail.id] == sweep.listed()
-    state = BoxState.model_validate(to_python(detail.properties))
+    state = BoxState.model_validate(inside(detail.properties))
     assert (state.native_id, state.price_per_hour, state.generation) == (detail.id, 0.5, 1)
-    assert to_python(detail.inputs) == dispatch.to_properties(sweep.box_inputs())
+    assert inside(detail.inputs) == dispatch.to_properties(sweep.box_inputs())
     (reason,) = detail.reasons
     assert "It bills $0.50/h" in reason
     assert raised.value.details() == reason  # type: ignore[attr-defined]
@@ -195,7 +202,7 @@ def test_check_answers_with_all_failures(stub: Any, sweep: Sweep) -> None:
     ]
     del news["sise"]
     answer = stub.Check(provider_pb2.CheckRequest(urn=urn(), news=to_struct(news)))
-    assert [f.property for f in answer.failures] == ["max_price"]
+    assert [f.property for f in answer.failures] == ["maxPrice"]
     assert to_python(answer.inputs)["clearance"] == "locked"
 
 
@@ -216,12 +223,19 @@ def test_diff_says_what_replaces_and_that_the_old_one_goes_first(stub: Any, swee
         )
         return stub.Diff(request)
 
+    some = diff(resources={"cpu": 4}, price_per_hour=1)
+    assert (some.changes, set(some.diffs)) == (2, {"resources", "pricePerHour"})
+    assert (list(some.replaces), some.deleteBeforeReplace) == (["resources"], True)
+    assert {path: part.Kind.Name(part.kind) for path, part in some.detailedDiff.items()} == {
+        "resources.cpu": "ADD_REPLACE",
+        "pricePerHour": "UPDATE",
+    }
+    assert not diff(price_per_hour=1).deleteBeforeReplace
+    renamed = diff()
+    assert (renamed.changes, list(renamed.diffs), list(renamed.replaces)) == (2, ["schema"], []), "names of before"
+    old = spelling.outside("sweepstack:index:Box", old)
     none = diff()
     assert (none.changes, list(none.diffs), none.deleteBeforeReplace) == (1, [], False)
-    some = diff(resources={"cpu": 4}, price_per_hour=1)
-    assert (some.changes, set(some.diffs)) == (2, {"resources", "price_per_hour"})
-    assert (list(some.replaces), some.deleteBeforeReplace) == (["resources"], True)
-    assert not diff(price_per_hour=1).deleteBeforeReplace
 
 
 def test_a_preview_creates_nothing(stub: Any, sweep: Sweep) -> None:

@@ -497,7 +497,7 @@ def test_what_read_saw_is_no_reason_for_an_update(keeper: Keeper) -> None:
     seen = VOLUME.read(keeper.op(), keeper.volume.native_id, keeper.volume)
     assert isinstance(seen, ReadAnswer)
     assert seen.inputs.live is not None
-    assert seen.inputs.live["used_by"] == ["sweep-t"]
+    assert seen.inputs.live.used_by == ("sweep-t",)
     old = dispatch.to_properties(seen.inputs)
     news, _ = dispatch.check(keeper.op(), old, dispatch.to_properties(keeper.inputs()))
     assert dispatch.diff(keeper.op(), old, {}, news).changed == ()

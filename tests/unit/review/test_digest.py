@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core import spelling
 from sweepstack.core.records import Abandonment, UnclaimedWaiver, Waiver
 from sweepstack.provider.schema import schema_json
 from sweepstack.review.digest import BY_ITSELF, FREE
@@ -118,7 +119,7 @@ def nested(path: str, value: Any) -> dict[str, Any]:
 def inputs() -> list[tuple[str, str, dict[str, Any]]]:
     """Each input of each resource, at any depth: kind, path, its schema."""
     return [
-        (token.rpartition(":")[2], path, of)
+        (token.rpartition(":")[2], spelling.path_inside(token, path), of)
         for token, resource in SCHEMA["resources"].items()
         for path, of in fields_of(resource["inputProperties"], "")
     ]
@@ -132,7 +133,7 @@ def fields_of(properties: dict[str, Any], below: str) -> list[tuple[str, dict[st
         found.append((f"{below}{name}", of))
         token = held.get("$ref", "").removeprefix("#/types/")
         if token in SCHEMA["types"] and "additionalProperties" not in of:
-            found += fields_of(SCHEMA["types"][token]["properties"], f"{below}{name}.")
+            found += fields_of(SCHEMA["types"][token].get("properties", {}), f"{below}{name}.")
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweepstack.core import spelling
 from sweepstack.core.policy_text import PolicyText, written
 from sweepstack.review.assess import WORDS
 from sweepstack.review.cell_changes import value_text
@@ -190,6 +191,10 @@ def values(of: dict[str, Any]) -> st.SearchStrategy[Any]:
     token = of.get("$ref", "")
     if token == ANY:
         return st.one_of(scalars, st.dictionaries(texts, scalars, max_size=2))
+    if "oneOf" in of:
+        return st.one_of(values(one) for one in of["oneOf"])
+    if "enum" in SCHEMA["types"].get(token.removeprefix("#/types/"), {}):
+        return texts  # an engine hands on what is no word of it, too
     if token:
         fields = SCHEMA["types"][token.removeprefix("#/types/")]["properties"]
         return st.fixed_dictionaries({}, optional={name: values(below) for name, below in fields.items()})
@@ -212,9 +217,10 @@ def pairs(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any], dict[st
     token = draw(st.sampled_from(sorted(SCHEMA["resources"])))
     properties = SCHEMA["resources"][token]["inputProperties"]
     kind = token.rpartition(":")[2]
-    name = draw(st.sampled_from(sorted(set(properties) - BY_ITSELF[kind] - {"name", "box_name", "policy"})))
-    old, first, second = (draw(st.none() | values(properties[name])) for _ in range(3))
-    return kind, {name: old}, {name: first}, {name: second}
+    left = {name for name in properties if spelling.path_inside(token, name) not in BY_ITSELF[kind]}
+    name = draw(st.sampled_from(sorted(left - {"name", "boxName", "policy"})))
+    old, first, second = (spelling.inside(token, {name: draw(st.none() | values(properties[name]))}) for _ in range(3))
+    return kind, old, first, second
 
 
 def alike_unless_another_change(found: tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]], op: str) -> None:
