@@ -40,6 +40,18 @@ def test_a_secret_of_the_program_is_read_as_a_word() -> None:
     assert state.problems == ()
 
 
+def test_an_id_that_the_state_keeps_as_a_secret_is_told_and_not_taken_for_one() -> None:
+    """`additionalSecretOutputs`: a box called [secret] would be looked for, and proved gone."""
+    secret = {wire.SIGNATURE_KEY: wire.SECRET_SIGNATURE, "ciphertext": "AAAA"}
+    for name in ("native_id", "nativeId"):
+        state = read(**{name: secret})
+        assert state.boxes == ()
+        assert state.problems == (
+            "Box box-0 (host-1): the state keeps nativeId as a secret. Next: take `additionalSecretOutputs` out of the "
+            "program, then pulumi up --stack s",
+        )
+
+
 @pytest.mark.parametrize("approval", [APPROVAL | {"only_on": "mondays"}, APPROVAL | {"by": 3}, "yes"])
 def test_an_approval_is_read_whole_or_counts_as_none(approval: Any) -> None:
     """What a newer version added to it may take back what the rest says."""
