@@ -3,7 +3,8 @@
 The commands of a new user make it, with the real engine: two boxes, a cell that fails and is waived, one that is
 dropped, one that runs twice; pulled, verified, approved, and ended. Since K2 under a policy, which its state has. Since
 K4 the one that runs twice fails with a checkpoint, is asked for again by the stack file, and goes on in new code.
-`python -m tests.golden F host` has one box, behind a real sshd, `… F slurm` one with two workers on a real cluster.
+Since M its state has the names of schema 2. `python -m tests.golden F host` has one box, behind a real sshd,
+`… F slurm` one with two workers on a real cluster.
 """
 
 from __future__ import annotations
