@@ -129,8 +129,8 @@ GATE = (
     _mutant(
         "passing tests: a locked box says no reason",
         "sweepstack/provider/resources/teardown.py",
-        '"because": verdict.way or "; ".join(verdict.reasons),',
-        '"because": verdict.way or "",',
+        'because=verdict.way or "; ".join(verdict.reasons),',
+        'because=verdict.way or "",',
         "tests/unit/provider/test_box_end.py::test_read_works_without_evidence",
     ),
     _mutant(
