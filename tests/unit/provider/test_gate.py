@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from sweepstack.core.resources import BoxSeen
 from sweepstack.onbox.common.errors import TeardownRefused
 from sweepstack.provider.resources.base import Decision, Gone
 from tests.unit.provider.support import BOX, GATE, Sweep, action, approval_for, approved, expired
@@ -45,7 +46,9 @@ def test_a_gate_follows_its_box(sweep: Sweep) -> None:
     box = sweep.box()
     changed = sweep.gate_inputs(box).model_copy(update={"box": "local-abcdefghij", "generation": 2})
     assert GATE.changes(sweep.gate_inputs(box), changed) == {"box": Decision.REPLACE, "generation": Decision.REPLACE}
-    cleared = sweep.gate_inputs(box).model_copy(update={"clearance": "cleared by receipt x", "live": {"a": 1}})
+    cleared = sweep.gate_inputs(box).model_copy(
+        update={"clearance": "cleared by receipt x", "live": BoxSeen(state="cleared")}
+    )
     assert GATE.changes(sweep.gate_inputs(box), cleared) == {"clearance": Decision.UPDATE}
 
 
@@ -59,7 +62,7 @@ def test_read_never_says_gone(sweep: Sweep) -> None:
         assert not isinstance(seen, Gone)
         assert (seen.state, seen.unhealthy) == (gate, ())
         assert seen.inputs.live is not None
-        assert seen.inputs.live["seen"]
+        assert seen.inputs.live.seen
 
     (sweep.root(box) / "data" / "sweep" / "journal.jsonl").write_bytes(b"{}\n")
     is_there()
