@@ -65,7 +65,7 @@ class Sweep(pulumi.ComponentResource):
         for one in fleet.plans:
             if one.boxes and (told := told_once(load_profile(one.platform))):
                 screen.say("\n".join(told))
-        fleet, shares = shared(fleet)
+        fleet, shares = shared(fleet, pulumi.InvokeOptions(parent=self))
         _refuse_new(fleet.main, begun=shares.begun)
         _refuse_counts(fleet.main, shares.refused, project_root)
         declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
@@ -195,7 +195,7 @@ def _pinned(fleet: Fleet) -> Fleet:
     return replace(fleet, plans=tuple(at_commit(plan) for plan in fleet.plans))
 
 
-def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
+def shared(fleet: Fleet, opts: pulumi.InvokeOptions) -> tuple[Fleet, Shares]:
     """The plans with their cells as the provider splits them, over the boxes of all platforms, and that answer. Blocks
     while boxes are asked, 20 s at most.
 
@@ -211,7 +211,7 @@ def shared(fleet: Fleet) -> tuple[Fleet, Shares]:
         up=not pulumi.runtime.is_dry_run(),
         retry=roster.retry,
     )
-    found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}).value
+    found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}, opts).value
     text = found.get("shares") if isinstance(found, Mapping) else None
     shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
     cells = {cell.name: cell for cell in roster.cells}

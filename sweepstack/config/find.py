@@ -18,6 +18,7 @@ from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.platforms.common.keys import declared
 
 PROJECT = "sweepstack"
 SWEEP, STORE = "sweep", "store"
@@ -110,6 +111,7 @@ def _look_for_the_object(found: ReadStackFile) -> None:
             mistakes.append(Mistake(1, "config", f"is missing; the sweep stands below it as {wanted}"))
         return
     keys: dict[str, str] = {}
+    options = [key.option for key in declared().values()]
     for key in itertools.islice(config, 1000):  # a message shows fewer than that
         shown = dotted((key,), all_ascii=True)
         namespace, colon, name = key.partition(":")
@@ -124,8 +126,14 @@ def _look_for_the_object(found: ReadStackFile) -> None:
                     Mistake(line, key, f"{other} is here too; a stack holds one of the two: move one to another file")
                 )
             keys.setdefault(kind, key)
+        elif colon and namespace == PROJECT and kind in options:
+            if not _secrets(config[key], ()):
+                asked = f"pulumi config set --secret --stack {found.stack} {shown} …"
+                mistakes.append(Mistake(line, shown, f"a key stands here unencrypted: withdraw it, and `{asked}`"))
         elif not colon or namespace == PROJECT:
-            mistakes.append(Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, WHAT) or SWEEP}"?'))
+            mistakes.append(
+                Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, [*WHAT, *options]) or SWEEP}"?')
+            )
         elif closest(namespace, [PROJECT], cutoff=0.8):
             mistakes.append(Mistake(line, shown, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?'))
     if not keys:

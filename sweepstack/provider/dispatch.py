@@ -16,7 +16,8 @@ from sweepstack.core import schema
 from sweepstack.core.paths import docs_page
 from sweepstack.evidence.publish import succession_problem
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError, WrongAccount
+from sweepstack.provider.configuration import wrong_account
 from sweepstack.provider.details import Kind, details, differs
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.session import Operation, token_of
@@ -124,8 +125,10 @@ def _refusals(handler: Handler[Any, Any], old: Any, new: Any) -> list[Failure]:
 
 def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any], news: dict[str, Any]) -> Difference:
     """Returns which inputs changed, and whether that is a replace. Compares raw values, so that a damaged old state
-    raises nothing."""
+    raises nothing. Raises WrongAccount where the resource is given to a provider of another account."""
     handler = handler_for(token_of(op.urn))
+    if problem := wrong_account(op.session, old_inputs | old_outputs):
+        raise WrongAccount(f"{_what(op, handler)}: {problem}")
     changed = [
         name
         for name, decision in handler.decisions.items()

@@ -30,6 +30,7 @@ from sweepstack.config.project import project_root
 from sweepstack.core.columns import IN_ENGINE, fitted
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.platforms.common import redact
+from sweepstack.provider import configuration
 from sweepstack.provider.grpc_stubs import (
     engine_pb2,
     engine_pb2_grpc,
@@ -118,12 +119,25 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return self.guard(context, lambda: provider_pb2.GetSchemaResponse(schema=schema_json()))
 
     def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return provider_pb2.CheckResponse(inputs=request.news)
+        olds, news = to_python(request.olds), to_python(request.news)
+        inputs, failures = self.guard(context, lambda: configuration.check(request.urn, olds, news))
+        refused = [provider_pb2.CheckFailure(reason=self.words(failure.reason)) for failure in failures]
+        return provider_pb2.CheckResponse(inputs=to_struct(inputs), failures=refused)
 
     def DiffConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+        # Each change of a key is said: only then does what follows work with the new one.
+        old = to_python(request.old_inputs if request.HasField("old_inputs") else request.olds)
+        changed = self.guard(context, lambda: configuration.changed(old, to_python(request.news)))
+        answer, kinds = provider_pb2.DiffResponse, provider_pb2.PropertyDiff
+        return answer(
+            changes=answer.DIFF_SOME if changed else answer.DIFF_NONE,
+            diffs=changed,
+            detailedDiff={name: kinds(kind=kinds.UPDATE, inputDiff=True) for name in changed},
+            hasDetailedDiff=True,
+        )
 
     def Configure(self, request: Any, context: grpc.ServicerContext) -> Any:
+        self.guard(context, lambda: configuration.configure(self.session, to_python(request.args)))
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from sweepstack.core.choices import WORDS
 from sweepstack.core.spelling import camel
 from sweepstack.launch.cell_shares import FUNCTION
+from sweepstack.platforms.common.keys import declared
 from sweepstack.provider.dispatch import HANDLERS, handler_for
 from sweepstack.provider.resources.base import Decision
 
@@ -77,11 +78,30 @@ def schema_json() -> str:
             # A checkout that was set up before its pyproject.toml had them knows none of these, and works.
             **{key: value for key, value in described.items() if value and value != [""]},
             "language": LANGUAGE,
+            "config": {"variables": _keys()},
+            "provider": {
+                "description": "The keys of the platforms' accounts. A program that uses two accounts of a platform "
+                "has a provider for each.",
+                "inputProperties": _keys(),
+            },
             "types": types,
             "resources": resources,
             "functions": {FUNCTION: _SHARES},
         }
     )
+
+
+def _keys() -> dict[str, Any]:
+    """The provider's configuration: the keys that the installed adapters declare."""
+    return {
+        key.option: {
+            "type": "string",
+            "secret": True,
+            "description": f"The key of an account at {key.opens}. Without it the environment's {key.variable} counts.",
+            "defaultInfo": {"environment": [key.variable]},
+        }
+        for key in sorted(declared().values(), key=lambda key: key.option)
+    }
 
 
 def _resource(token: str, types: dict[str, Any]) -> dict[str, Any]:

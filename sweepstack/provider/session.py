@@ -52,6 +52,8 @@ class Session:
     said: dict[tuple[str, str], str] = field(default_factory=dict)
     """Rows of refusals: (label, text) → the box whose refusal had the row first. `saying` protects it."""
     saying: threading.Lock = field(default_factory=threading.Lock)
+    accounts: dict[str, str] = field(default_factory=dict)
+    """Adapter → the account of the key in the provider's configuration."""
     shared: dict[str, Any] = field(default_factory=dict)
     """What the operations of this command read once for all of them: what it is → its value."""
 

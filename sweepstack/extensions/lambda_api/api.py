@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.extensions.lambda_api import states
+from sweepstack.extensions.lambda_api import KEY, states
 from sweepstack.onbox.common.canonical import canonical_json, write_atomically
 from sweepstack.onbox.common.errors import Unreachable, WrongAccount
 from sweepstack.onbox.common.xdg import data_folder
 from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.platforms.common import box_session
+from sweepstack.platforms.common import box_session, keys
 from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
@@ -32,17 +32,18 @@ from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
 from sweepstack.platforms.common.single_flight import SingleFlight
 
 BASE_VARIABLE, BASE_URL = "LAMBDA_API_BASE_URL", "https://cloud.lambda.ai/api/v1"
-KEY_VARIABLE = "LAMBDA_API_KEY"
+KEY_VARIABLE = KEY.variable
 REQUESTS, LAUNCHES = Quota(1, 1.0), Quota(1, 12.0)
 POLL_SECONDS = 3.0
 NAMES = Names("Lambda", "lambda_api", "instances")
 _NAME = re.compile(r"key-[0-9a-f]{12}")
 
 
-def session() -> Session:
-    """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
+def session(account: str = "") -> Session:
+    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
+    there is no key."""
     missing = f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`"
-    key = box_session.key_in(KEY_VARIABLE, "Lambda", missing, NAMES.adapter)
+    key = box_session.found(KEY, account, missing, NAMES.adapter)
     return SESSIONS.of(box_session.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
@@ -71,9 +72,11 @@ class Session(BoxSession):
 
     def __init__(self, base: str, key: str) -> None:
         requests = RateLimiter(REQUESTS)
-        super().__init__(HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=requests))
+        super().__init__(HttpClient("Lambda", base, key, key_hint=keys.hint(KEY, key, KEY_VARIABLE), limiter=requests))
         self._account = f"key-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-        self._launches = HttpClient("Lambda", base, key, key_hint=KEY_VARIABLE, limiter=_LaunchTurns(requests))
+        self._launches = HttpClient(
+            "Lambda", base, key, key_hint=keys.hint(KEY, key, KEY_VARIABLE), limiter=_LaunchTurns(requests)
+        )
         self._types = SingleFlight[dict[str, Any]]()
 
     def account(self) -> str:
@@ -90,7 +93,7 @@ class Session(BoxSession):
         if absent and account and account != self._account and not are_same(account, self._account):
             raise WrongAccount(
                 f"{what} was rented with the Lambda key {account}, and the key at hand, {self._account}, does not see "
-                f"it: it is gone, or it bills where this key does not reach. Next: `export {KEY_VARIABLE}=…` with that "
+                f"it: it is gone, or it bills where this key does not reach. Next: {keys.way(KEY)} with that "
                 "key; or, where that key was withdrawn, look at another box that it rented and that is still there, "
                 "with the key at hand (`sweepctl status`): what sees one of its boxes is of its account"
             )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def connect() -> LambdaPlatform:
-    """Lambda with the key in `LAMBDA_API_KEY`. Reads no key and sends no request."""
+    """Lambda with the key that counts (`common.keys`). Reads no key and sends no request."""
     return LambdaPlatform()
 
 
@@ -47,16 +47,16 @@ class LambdaPlatform(HasMarket):
         return at_hand.account()
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        return session().by_tag(tag, account)
+        return session(account).by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return session().get(native_id, account)
+        return session(account).get(native_id, account)
 
     def destroy(self, native_id: str, account: str) -> None:
-        power.destroy(session(), native_id, account)
+        power.destroy(session(account), native_id, account)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         return session().tagged(prefix)

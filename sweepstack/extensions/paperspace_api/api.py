@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.extensions.paperspace_api import states
+from sweepstack.extensions.paperspace_api import KEY, states
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord
-from sweepstack.platforms.common import box_session
+from sweepstack.platforms.common import box_session, keys
 from sweepstack.platforms.common.box_session import READ_SECONDS, BoxSession, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
@@ -24,7 +24,7 @@ from sweepstack.platforms.common.rate_limit import Quota, RateLimiter
 from sweepstack.platforms.common.single_flight import SingleFlight
 
 BASE_VARIABLE, BASE_URL = "PAPERSPACE_API_BASE_URL", "https://api.paperspace.com/v1"
-KEY_VARIABLE = "PAPERSPACE_API_KEY"
+KEY_VARIABLE = KEY.variable
 REQUESTS = Quota(2, 1.0)
 PAGE = 120
 """Entries of a page: the most that the API gives."""
@@ -52,13 +52,14 @@ fi
 with the key: a create that was cancelled makes none, and no later boot may put empty ones in place of lost ones."""
 
 
-def session() -> Session:
-    """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
+def session(account: str = "") -> Session:
+    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
+    there is no key."""
     missing = (
         f"there is no key for Paperspace's API: `export {KEY_VARIABLE}=…`; or, without a key, make the machine in its "
         "console, and use the platform paperspace with `host:`"
     )
-    key = box_session.key_in(KEY_VARIABLE, "Paperspace", missing, NAMES.adapter)
+    key = box_session.found(KEY, account, missing, NAMES.adapter)
     return SESSIONS.of(box_session.base_url(BASE_VARIABLE, BASE_URL), key)
 
 
@@ -72,7 +73,11 @@ class Session(BoxSession):
     refusals = states.REFUSALS
 
     def __init__(self, base: str, key: str) -> None:
-        super().__init__(HttpClient("Paperspace", base, key, key_hint=KEY_VARIABLE, limiter=RateLimiter(REQUESTS)))
+        super().__init__(
+            HttpClient(
+                "Paperspace", base, key, key_hint=keys.hint(KEY, key, KEY_VARIABLE), limiter=RateLimiter(REQUESTS)
+            )
+        )
         self._teams = SingleFlight[str]()
 
     def account(self, *, max_age: float = 3600.0) -> str:
@@ -95,8 +100,8 @@ class Session(BoxSession):
         at_hand = self.account(max_age=max_age)
         if account and account != at_hand:
             raise WrongAccount(
-                f"{what} belongs to the Paperspace team {account}, and the key at hand to {at_hand}: `export "
-                f"{KEY_VARIABLE}=…` with a key of {account}"
+                f"{what} belongs to the Paperspace team {account}, and the key at hand to {at_hand}: "
+                f"{keys.way(KEY)} with a key of {account}"
             )
 
     def rows(self) -> list[Row]:

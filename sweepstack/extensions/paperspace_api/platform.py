@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def connect() -> PaperspacePlatform:
-    """Paperspace with the key in `PAPERSPACE_API_KEY`. Reads no key and sends no request."""
+    """Paperspace with the key that counts (`common.keys`). Reads no key and sends no request."""
     return PaperspacePlatform()
 
 
@@ -40,22 +40,22 @@ class PaperspacePlatform(CanStop):
         return session().account()
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        return session().by_tag(tag, account)
+        return session(account).by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return session().get(native_id, account)
+        return session(account).get(native_id, account)
 
     def stop(self, native_id: str, account: str) -> None:
-        power.stop(session(), native_id, account)
+        power.stop(session(account), native_id, account)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        return power.start(session(), native_id, account, wait)
+        return power.start(session(account), native_id, account, wait)
 
     def destroy(self, native_id: str, account: str) -> None:
-        power.destroy(session(), native_id, account)
+        power.destroy(session(account), native_id, account)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         return session().tagged(prefix)

@@ -16,7 +16,9 @@ from sweepstack.core.records import Approval
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, No, SweepstackError, Unsure
+from sweepstack.platforms.common import keys
 from sweepstack.status.engine.call import find_project_root
+from sweepstack.status.engine.stack_keys import StackKeys
 
 
 class NeverUp(Unsure):
@@ -39,7 +41,7 @@ class Target:
 
     @classmethod
     def find(cls, stack: str | None, *, start: Path | None = None) -> Target:
-        """The stack, in the project at or above the working folder.
+        """The stack, in the project at or above the working folder. Its keys count from now on (`common.keys`).
 
         Raises Unsure: no stack named, or only its Pulumi.yaml is gone; NoProject.
         """
@@ -49,6 +51,7 @@ class Target:
             named = f" Here are: {', '.join(here)}." if here else ""
             raise Unsure(f"which stack? Name it with --stack, or in PULUMI_STACK.{named}")
         file = StackFile.locate(root, stack)
+        keys.look_in(StackKeys(stack, root, file.path))
         return cls(root, stack, file.of_store() if file.is_store else file)
 
     @classmethod

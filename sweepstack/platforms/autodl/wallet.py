@@ -22,14 +22,14 @@ from typing import Any
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.capabilities import ListedHost, ListsHosts, Wallet
 from sweepstack.onbox.host.offers import Balance
-from sweepstack.platforms.common import redact
+from sweepstack.platforms.autodl import KEY
+from sweepstack.platforms.common import keys
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 
-TOKEN_VARIABLE = "AUTODL_TOKEN"
-KEY_HINT = f"{TOKEN_VARIABLE}, from AutoDL's console: account, settings, developer token (开发者Token)"
+KEY_HINT = f"{KEY.variable}, from AutoDL's console: account, settings, developer token (开发者Token)"
 BASE_VARIABLE = "AUTODL_API_BASE_URL"
 BASE_URL = "https://api.autodl.com"
 BALANCE = "/api/v1/dev/wallet/balance"
@@ -142,11 +142,11 @@ def refused(http: HttpClient, answer: HttpAnswer, asked: str) -> PlatformError:
 
 def token() -> str:
     """The developer token; "" where none is set. Raises NotAuthorized for what can't be one."""
-    found = os.environ.get(TOKEN_VARIABLE, "").strip()
+    found = keys.find(KEY)
     if not found.isascii() or not found.isprintable() or " " in found:
         raise NotAuthorized(f"the token for AutoDL is not one: it holds blanks or other special signs ({KEY_HINT})")
     if found:
-        redact.learn({TOKEN_VARIABLE: found}, of="autodl")
+        keys.learn(KEY, found, "autodl")
     return found
 
 
@@ -155,7 +155,7 @@ class Api:
 
     def __init__(self, key: str) -> None:
         base = os.environ.get(BASE_VARIABLE, "").strip() or BASE_URL
-        self.http = HttpClient("AutoDL", base, key, key_hint=KEY_HINT, scheme="")
+        self.http = HttpClient("AutoDL", base, key, key_hint=keys.hint(KEY, key, KEY_HINT), scheme="")
 
     def wallet(self) -> Mapping[str, Any]:
         """The balance. Reads only, though it is a POST. Raises PlatformError; Unreachable for an answer that does not

@@ -24,10 +24,11 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common import redact
+from sweepstack.platforms.common import keys
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient, Refusals
 from sweepstack.platforms.common.json_values import identifier
+from sweepstack.platforms.common.keys import Key
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.single_flight import SingleFlight
 
@@ -390,10 +391,10 @@ def must_be_a_key(key: str, platform: str, missing: str, check: str) -> None:
         raise NotAuthorized(f"the key for {platform} is not one: it holds blanks or other special signs{check}")
 
 
-def key_in(variable: str, platform: str, missing: str, adapter: str) -> str:
-    """The key in this environment variable, which no message shows from now on. Raises NotAuthorized when there is none
-    (`missing`: the message)."""
-    key = os.environ.get(variable, "").strip()
-    must_be_a_key(key, platform, missing, f": {variable}")
-    redact.learn({variable: key}, of=adapter)
-    return key
+def found(key: Key, account: str, missing: str, adapter: str) -> str:
+    """The key that counts for this account (`keys.find`), which no message shows from now on. Raises NotAuthorized when
+    there is none (`missing`: the message)."""
+    value = keys.find(key, account)
+    must_be_a_key(value, key.opens, missing, f": {keys.hint(key, value, key.variable)}")
+    keys.learn(key, value, adapter)
+    return value

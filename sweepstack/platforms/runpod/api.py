@@ -36,13 +36,14 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common import box_session, redact
+from sweepstack.platforms.common import box_session, keys
 from sweepstack.platforms.common.box_session import FRESH_SECONDS, BoxSession, Listed, Names, Row, Sessions
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import HttpAnswer, HttpClient
 from sweepstack.platforms.common.json_values import identifier
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
 from sweepstack.platforms.common.single_flight import SingleFlight
+from sweepstack.platforms.runpod import KEY
 from sweepstack.platforms.runpod.balance import (
     Bill,
     LastChange,
@@ -71,8 +72,8 @@ Told = TypeVar("Told")
 BASE_VARIABLE = "RUNPOD_API_BASE_URL"
 BASE_URL = "https://api.runpod.io"
 KEY_FILE = "~/.runpod/config.toml"
-KEY_VARIABLE = "RUNPOD_API_KEY"
-KEY_HINT = f"{KEY_VARIABLE}, or api_key under [default] in {KEY_FILE}"
+KEY_VARIABLE = KEY.variable
+KEY_HINT = f"{KEY.variable}, or api_key under [default] in {KEY_FILE}"
 ACCOUNT_PATH = "/v2/account"
 """Taken from the name of its documentation page, account/get-your-account (2026-11-13), beside /v2/account/ssh-keys."""
 QUOTA = Quota(60, 60.0)
@@ -96,9 +97,10 @@ AGAIN_SECONDS = 1.0
 NAMES = Names("RunPod", "runpod", "pods")
 
 
-def session() -> Session:
-    """The session of the current key, one per process. Sends no request. Raises NotAuthorized when there is no key."""
-    return SESSIONS.of(base_url(), api_key())
+def session(account: str = "") -> Session:
+    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
+    there is no key."""
+    return SESSIONS.of(base_url(), api_key(account))
 
 
 class Session(BoxSession):
@@ -111,7 +113,7 @@ class Session(BoxSession):
 
     def __init__(self, base: str, key: str) -> None:
         limiter = RateLimiter(QUOTA, learns=True)
-        super().__init__(HttpClient("RunPod", base, key, key_hint=KEY_HINT, limiter=limiter))
+        super().__init__(HttpClient("RunPod", base, key, key_hint=keys.hint(KEY, key, KEY_HINT), limiter=limiter))
         self._account = ""
         self._lock = threading.Lock()
         self.owner = Owner(self.http, key)
@@ -532,7 +534,7 @@ def require_account(account: str, at_hand: str, what: str) -> None:
     if account != at_hand:
         raise WrongAccount(
             f"{what} belongs to the RunPod account {account}, and the key at hand is of {at_hand}: "
-            f"`export {KEY_VARIABLE}=…` with the key of {account}"
+            f"{keys.way(KEY)} with the key of {account}"
         )
 
 
@@ -541,12 +543,13 @@ def base_url() -> str:
     return box_session.base_url(BASE_VARIABLE, BASE_URL)
 
 
-def api_key() -> str:
-    """The user's key, from RUNPOD_API_KEY or RunPod's own file. Raises NotAuthorized when there is none."""
-    key = os.environ.get(KEY_VARIABLE, "").strip() or _key_in_file()
+def api_key(account: str = "") -> str:
+    """The key that counts for this account (`keys.find`), else that in RunPod's own file. Raises NotAuthorized when
+    there is none."""
+    key = keys.find(KEY, account) or _key_in_file()
     missing = f"there is no key for RunPod: `export {KEY_VARIABLE}=…` or `runpod config` ({KEY_HINT})"
     box_session.must_be_a_key(key, "RunPod", missing, f". Check {KEY_HINT}")
-    redact.learn({KEY_VARIABLE: key}, of="runpod", file=KEY_FILE)
+    keys.learn(KEY, key, "runpod", KEY_FILE)
     return key
 
 

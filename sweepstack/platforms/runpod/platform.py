@@ -40,7 +40,7 @@ LOCK_SECONDS = 60.0
 
 
 def connect() -> RunpodPlatform:
-    """RunPod with the account of `RUNPOD_API_KEY`, or of RunPod's own key file. Reads no key and sends no request."""
+    """RunPod with the key that counts (`common.keys`). Reads no key and sends no request."""
     return RunpodPlatform()
 
 
@@ -58,33 +58,33 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         return session().account(now=True)
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        return session().by_tag(tag, account)
+        return session(account).by_tag(tag, account)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create(request, wait)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        return session().get(native_id, account)
+        return session(account).get(native_id, account)
 
     def destroy(self, native_id: str, account: str) -> None:
-        pods.destroy(session(), Session.checked_id(native_id), account)
+        pods.destroy(session(account), Session.checked_id(native_id), account)
 
     def stop(self, native_id: str, account: str) -> None:
-        pods.stop(session(), native_id, account)
+        pods.stop(session(account), native_id, account)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        return pods.start(session(), native_id, account, wait)
+        return pods.start(session(account), native_id, account, wait)
 
     def key_digest(self) -> str:
         return session().owner.digest
 
     def recall(self, account: str, digest: str) -> None:
-        at_hand = session()
+        at_hand = session(account)
         if digest == at_hand.owner.digest:
             at_hand.owner.recall(account)
 
     def change_bid(self, native_id: str, account: str, bid: float) -> None:
-        pods.change_bid(session(), native_id, account, bid)
+        pods.change_bid(session(account), native_id, account, bid)
 
     def own_stop(self, native_id: str) -> tuple[OwnStop, ...]:
         return own_stop(Session.checked_id(native_id))
@@ -121,10 +121,10 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         return market.tagged_volumes(session(), prefix)
 
     def delete_volume(self, native_id: str, account: str) -> None:
-        market.delete_volume(session(), native_id, account)
+        market.delete_volume(session(account), native_id, account)
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         return market.get_volume(session(), native_id)
 
     def channel(self, native_id: str, account: str) -> Channel:
-        return channel_to(session(), self.get(native_id, account))
+        return channel_to(session(account), self.get(native_id, account))

@@ -35,11 +35,12 @@ from sweepstack.onbox.common.errors import (
     Unreachable,
 )
 from sweepstack.onbox.common.xdg import user_folder
+from sweepstack.platforms.common import keys
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import REQUEST_SECONDS, answer_seconds, retried
 from sweepstack.platforms.common.rate_limit import Quota, RateLimiter, paced
-from sweepstack.platforms.common.redact import learn
 from sweepstack.platforms.common.single_flight import SingleFlight
+from sweepstack.platforms.vastai import KEY
 from sweepstack.platforms.vastai.states import KEY_HELP, Refusal, error_for, lost_answer
 
 Answer = TypeVar("Answer")
@@ -74,24 +75,25 @@ class Client:
     NotInstalled when there is one and no SDK.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: str = "") -> None:
+        """`account`: whose key, where several are known."""
+        key = keys.find(KEY, account)
         if missing := lacks("vastai"):
             places = (
                 user_folder("XDG_CONFIG_HOME", ".config") / "vastai/vast_api_key",
                 user_folder("", ".vast_api_key"),
             )
-            if os.environ.get("VAST_API_KEY") or any(place.is_file() for place in places):
+            if key or any(place.is_file() for place in places):
                 raise NotInstalled(f"vast.ai can't be asked: {missing}")
             raise NotAuthorized(f"there is no key for vast.ai: {KEY_HELP}")
         try:
             VastAI = _sdk()
-            sdk = VastAI(server_url=base_url(), retry=1)
-            key = str(sdk.client.api_key).strip()
+            key = key or str(VastAI(server_url=base_url(), retry=1).client.api_key).strip()  # in a file of its own
         except (RuntimeError, OSError, UnicodeError) as error:
             raise NotAuthorized(f"there is no key for vast.ai ({type(error).__name__}): {KEY_HELP}") from None
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise NotAuthorized(f"what stands where vast.ai's key is looked for is no key: {KEY_HELP}")
-        learn({"VAST_API_KEY": key}, of="vastai", file="vast.ai's own key file")
+        keys.learn(KEY, key, "vastai", "vast.ai's own key file")
         self._new: Callable[[], Any] = lambda: VastAI(api_key=key, server_url=base_url(), retry=1)
         self.source = Source(base_url(), hashlib.sha256(key.encode()).hexdigest())
         self.state = state_of_account(self.source)

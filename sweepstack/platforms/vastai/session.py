@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import PlatformError, StillCreating, Unreachable, WrongAccount
 from sweepstack.onbox.host.platform import BoxRecord, Wait
+from sweepstack.platforms.common import keys
 from sweepstack.platforms.common.box_session import Names, first_of
 from sweepstack.platforms.common.deadline import Deadline, Watch
 from sweepstack.platforms.common.rate_limit import paced
+from sweepstack.platforms.vastai import KEY
 from sweepstack.platforms.vastai.api import VERB_SECONDS, Client, Row
 from sweepstack.platforms.vastai.states import record_of
 
@@ -43,12 +45,12 @@ class Session:
         """Asks vast.ai for the account of the current key. Raises WrongAccount when `account` is another one;
         NotAuthorized, Unreachable. `age`: seconds that the answer may be old, besides `ACCOUNT_AGE_SECONDS`."""
         deadline = deadline or Deadline(VERB_SECONDS, elastic=True)
-        client = Client()
+        client = Client(account)
         at_hand = str(client.user(deadline, age=max(age, paced(ACCOUNT_AGE_SECONDS)))["id"])
         if account and account != at_hand:
             raise WrongAccount(
                 f"this was rented with the vast.ai account {account}, and the key at hand is that of account "
-                f"{at_hand}: nothing was done. Next: set VAST_API_KEY to a key of {account}"
+                f"{at_hand}: nothing was done. Next: {keys.way(KEY)} with a key of {account}"
             )
         return cls(client, at_hand, deadline)
 

@@ -21,10 +21,12 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.host.platform import BoxRequest, VolumeRecord, Wait, not_as_asked
+from sweepstack.platforms.common import keys
 from sweepstack.platforms.common.deadline import Deadline, DeadlineOver
 from sweepstack.platforms.common.json_values import number
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.renting import look_again
+from sweepstack.platforms.vastai import KEY
 from sweepstack.platforms.vastai.api import VERB_SECONDS, Row
 from sweepstack.platforms.vastai.offers import HOURS_PER_MONTH
 from sweepstack.platforms.vastai.session import Session
@@ -66,7 +68,7 @@ def contract_of(native_id: str, account: str) -> str:
     if match[1] != account:
         raise WrongAccount(
             f"the volume {native_id} belongs to the vast.ai account {match[1]}, and the key at hand is that of account "
-            f"{account}. Next: set VAST_API_KEY to a key of {match[1]}"
+            f"{account}. Next: {keys.way(KEY)} with a key of {match[1]}"
         )
     return match[2]
 

@@ -30,6 +30,7 @@ from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import load_platform, volume_channel
 from sweepstack.status.engine import call as engine_call
+from sweepstack.status.engine import stack_keys
 from sweepstack.status.engine.call import EngineCall, ExportCall
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
 
@@ -333,6 +334,7 @@ class Export:
             export = json.loads(said)
         except ValueError as error:
             raise SweepstackError(f"`pulumi stack export` printed something that is not JSON: {error}") from error
+        stack_keys.note(export, self._stack, self._call.root)
         return parse_export(self._stack, export)
 
 

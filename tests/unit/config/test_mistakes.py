@@ -258,6 +258,12 @@ ONE = [
     ("  sweepstack:sweep:", "  sweepstack:swep:", 'line 2 sweepstack:swep unknown key; "sweepstack:sweep"?'),
     ("  sweepstack:sweep:", "  swep:", 'line 2 swep unknown key; "sweepstack:sweep"?'),
     ("  sweepstack:sweep:", "  SweepStack:sweep:", 'line 2 SweepStack:sweep unknown namespace; "sweepstack:sweep"?'),
+    (
+        "config:\n",
+        "config:\n  sweepstack:runpodApiKey: rpa_x\n",
+        "line 2 sweepstack:runpodApiKey a key stands here unencrypted: withdraw it, and `pulumi config set --secret",
+    ),
+    ("config:\n", "config:\n  sweepstack:runpodKey: {secure: a}\n", 'unknown key; "sweepstack:runpodApiKey"?'),
     ("config:\n", "sweep: {}\nconfig:\n", "line 1 sweep unknown key"),
     ("config:\n", "confg: {}\nconfig:\n", 'line 1 confg unknown key; did you mean "config"?'),
     (
@@ -266,6 +272,11 @@ ONE = [
         "line 19 pull_to this key stands twice in the same mapping",
     ),
 ]
+
+
+def test_a_key_that_is_encrypted_is_no_mistake(tmp_path: Path) -> None:
+    kept = "config:\n  sweepstack:vastaiApiKey: {secure: v1:abc}\n"
+    assert "vastaiApiKey" not in refusal(tmp_path, broken("config:\n", kept).replace("x: step,", "x: [],"))
 
 
 @pytest.mark.parametrize(("old", "new", "said"), ONE, ids=[f"{new!r:.40}" for _, new, _ in ONE])

@@ -20,6 +20,7 @@ import typer
 
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
+from sweepstack.core.spelling import camel
 from sweepstack.extensions.authoring.gotcha_list import UNIVERSAL
 from sweepstack.extensions.authoring.propose import keyed, propose
 from sweepstack.onbox.common.errors import No, Unsure
@@ -131,6 +132,7 @@ def new_files(root: Path, name: str, *, api: bool, day: date) -> dict[str, str]:
         "adapter": adapter,
         "title": title,
         "class_name": title.replace(" ", ""),
+        "option": camel(adapter),
         "variable": name.replace("-", "_").upper(),
         "code": re.sub(r"[^A-Z]", "", name.upper())[:4],
         "kind": "cloud-api" if api else "ssh-rental",
