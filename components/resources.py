@@ -9,7 +9,6 @@ import pulumi
 
 from sweepstack.core import resources as models
 from sweepstack.core.spelling import camel, outside
-from sweepstack.platforms.common.keys import declared
 
 
 class _Resource(pulumi.CustomResource):
@@ -40,12 +39,8 @@ class Provider(pulumi.ProviderResource):
     """A provider with keys of its own, for resources of another account: `opts=ResourceOptions(provider=…)`."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None, /, **keys: pulumi.Input[str]) -> None:
-        """`keys`: as the provider's configuration has them, in snake_case: `runpod_api_key`. They are secret from here
-        on. Raises TypeError for a name that it has not."""
-        known = {key.option for key in declared().values()}
+        """`keys`: as the provider's configuration has them, in snake_case. Secret from here on."""
         given = {camel(key): pulumi.Output.secret(value) for key, value in keys.items()}
-        if wrong := given.keys() - known:
-            raise TypeError(f"the provider {name} has no {', '.join(wrong)}; it has {', '.join(sorted(known))}")
         super().__init__("sweepstack", name, given, opts)
 
 

@@ -128,8 +128,8 @@ def _look_for_the_object(found: ReadStackFile) -> None:
             keys.setdefault(kind, key)
         elif colon and namespace == PROJECT and kind in options:
             if not _secrets(config[key], ()):
-                asked = f"pulumi config set --secret --stack {found.stack} {shown} …"
-                mistakes.append(Mistake(line, shown, f"a key stands here unencrypted: withdraw it, and `{asked}`"))
+                asked = f"withdraw it, and `pulumi config set --secret --stack {found.stack} {shown} …`"
+                mistakes.append(Mistake(line, shown, f"a key stands here unencrypted: {asked}"))
         elif not colon or namespace == PROJECT:
             mistakes.append(
                 Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, [*WHAT, *options]) or SWEEP}"?')

@@ -1,8 +1,7 @@
 """The provider's own configuration: the keys of platforms, and whose each is (docs/adr/026).
 
 The engine hands the default provider every value of a stack config under `sweepstack:`, as text: the sweep itself, too.
-What is no key is passed on as it is, and means nothing here. The process that answers this alone imports nothing of
-resources, and of an adapter no more than its package, unless a key is new.
+What is no key passes. Imports of an adapter no more than its package, unless a key is new.
 """
 
 from __future__ import annotations
@@ -14,20 +13,18 @@ from sweepstack.core.extensions import module_of
 from sweepstack.core.suggest import closest
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.common import keys
-from sweepstack.platforms.common.keys import Key
 from sweepstack.provider.session import Failure, Session
 from sweepstack.provider.wire import Secret, Unknown
 
 ACCOUNTS: Final = "accounts"
 """The input that Check adds: adapter → the account of its key. A program gives none."""
-_ENGINES: Final = frozenset({"version", "pluginDownloadURL", "envVarMappings"})
-"""Inputs that the engine itself adds."""
+_OF_THE_ENGINE: Final = frozenset({"version", "pluginDownloadURL", "envVarMappings"})
 
 
 def check(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> tuple[dict[str, Any], list[Failure]]:
     """The inputs with each key as a secret and with the accounts, and what is refused. Asks a platform whose a key is
     when the key is new to this provider, and refuses a key of another account than that of the key before."""
-    provider = urn.rsplit("::", 1)[-1]
+    provider = urn.rsplit("::", 1)[-1]  # "default…" where it is none that a program made
     inputs = {name: value for name, value in news.items() if name != ACCOUNTS}
     failures = _misnamed(provider, inputs)
     before: dict[str, str] = olds.get(ACCOUNTS) or {}
@@ -35,13 +32,9 @@ def check(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> tuple[d
     for adapter, key in keys.declared().items():
         value, known = inputs.pop(key.option, None), before.get(adapter, "")
         if isinstance(value, Unknown):  # of an output, in a preview
-            inputs[key.option] = value
-            accounts |= {adapter: known} if known else {}
+            inputs[key.option], accounts[adapter] = value, known
             continue
-        if value is not None and not isinstance(value, str):
-            failures.append(_failure(f"{key.path} is to be a text"))
-            continue
-        if value and value.strip():
+        if value := str(value or "").strip():
             keys.give(key, value)
             inputs[key.option] = Secret(value)
             if known and value == olds.get(key.option):
@@ -50,15 +43,23 @@ def check(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> tuple[d
         elif not (known and keys.find(key)):  # the key of the environment takes over, or none does
             continue
         try:
-            account = _account(adapter)
+            from sweepstack.platforms.registry import load_platform
+
+            account = load_platform(adapter).account() if module_of(adapter) else ""
         except SweepstackError as error:
-            failures.append(_failure(f"whose key {key.path} is can't be told, and nothing was changed: {error}"))
+            failures.append(f"whose key {key.path} is can't be told, and nothing was changed: {error}")
             continue
         if keys.tells(known) and keys.tells(account) and account != known:
-            failures.append(_failure(_another(provider, key, known, account)))
-        if key.option in inputs and account:
+            failures.append(
+                f"{key.path} is a key of the {key.opens} account {account}, and the provider {provider} has worked "
+                f"with {known}: nothing was changed. What it rented there can't be seen or ended with this key. Next: "
+                f"a key of {known}; or, for boxes of {account}, a provider of their own beside it"
+            )
+        if value:
             accounts[adapter] = account
-    return inputs | ({ACCOUNTS: accounts} if accounts else {}), failures
+    told = {adapter: account for adapter, account in accounts.items() if account}
+    # No failure names its property: the engine would print its value.
+    return inputs | ({ACCOUNTS: told} if told else {}), [Failure("", reason) for reason in failures]
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -69,14 +70,13 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def configure(session: Session, inputs: Mapping[str, Any]) -> None:
     """Takes the keys of these inputs for all that this process does."""
     for key in keys.declared().values():
-        if isinstance(value := inputs.get(key.option), str) and value.strip():
+        if value := inputs.get(key.option):
             keys.give(key, value)
     session.accounts.update(inputs.get(ACCOUNTS) or {})
 
 
 def wrong_account(session: Session, properties: Mapping[str, Any]) -> str:
-    """Why this provider may not go on with a resource that has these properties; "" where it may. A resource can be
-    given to another provider, which the engine takes for no change of it."""
+    """Why this provider may not go on with a resource that was another's; "" where it may."""
     adapter = str(properties.get("adapter") or "").partition(":")[0]
     known, at_hand = str(properties.get("account") or ""), session.accounts.get(adapter, "")
     if known == at_hand or not (keys.tells(known) and keys.tells(at_hand)):
@@ -87,37 +87,13 @@ def wrong_account(session: Session, properties: Mapping[str, Any]) -> str:
     )
 
 
-def _account(adapter: str) -> str:
-    """The account of the key that counts now; "" where a platform has no adapter that could be asked."""
-    if module_of(adapter) is None:
-        return ""
-    from sweepstack.platforms.registry import load_platform
-
-    return load_platform(adapter).account()
-
-
-def _misnamed(provider: str, inputs: Mapping[str, Any]) -> list[Failure]:
+def _misnamed(provider: str, inputs: Mapping[str, Any]) -> list[str]:
     """What looks like the name of a key and is none. What else the default provider is handed is the program's."""
     known = [key.option for key in keys.declared().values()]
     failures = []
-    for name in inputs.keys() - known - _ENGINES:
+    for name in inputs.keys() - known - _OF_THE_ENGINE:
         near = closest(name.replace("_", ""), known, cutoff=0.8)
         if near or not provider.startswith("default"):
             meant = f"; {near}?" if near else f". It has: {', '.join(sorted(known))}"
-            failures.append(_failure(f"sweepstack:{name} is no key of the provider{meant}"))
+            failures.append(f"sweepstack:{name} is no key of the provider{meant}")
     return failures
-
-
-def _another(provider: str, key: Key, known: str, account: str) -> str:
-    of_default = provider.startswith("default")
-    shown = "the provider of this stack" if of_default else f"the provider {provider}"
-    return (
-        f"{key.path} is a key of the {key.opens} account {account}, and {shown} has worked with {known}: nothing was "
-        f"changed. What it rented there can't be seen or ended with this key. Next: a key of {known}; or, for boxes of "
-        f"{account}, a provider of their own beside it"
-    )
-
-
-def _failure(reason: str) -> Failure:
-    """Names no property: the engine would print its value."""
-    return Failure("", reason)

@@ -121,20 +121,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def CheckConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
         olds, news = to_python(request.olds), to_python(request.news)
         inputs, failures = self.guard(context, lambda: configuration.check(request.urn, olds, news))
-        refused = [provider_pb2.CheckFailure(reason=self.words(failure.reason)) for failure in failures]
+        taken = len(f"error: pulumi:providers:sweepstack resource '{request.urn.rpartition('::')[2]}' has a problem: ")
+        reasons = [fitted(redact.redact(failure.reason), IN_ENGINE, taken=taken) for failure in failures]
+        refused = [provider_pb2.CheckFailure(reason=reason) for reason in reasons]
         return provider_pb2.CheckResponse(inputs=to_struct(inputs), failures=refused)
 
     def DiffConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
         # Each change of a key is said: only then does what follows work with the new one.
         old = to_python(request.old_inputs if request.HasField("old_inputs") else request.olds)
         changed = self.guard(context, lambda: configuration.changed(old, to_python(request.news)))
-        answer, kinds = provider_pb2.DiffResponse, provider_pb2.PropertyDiff
-        return answer(
-            changes=answer.DIFF_SOME if changed else answer.DIFF_NONE,
-            diffs=changed,
-            detailedDiff={name: kinds(kind=kinds.UPDATE, inputDiff=True) for name in changed},
-            hasDetailedDiff=True,
-        )
+        answer = provider_pb2.DiffResponse
+        return answer(changes=answer.DIFF_SOME if changed else answer.DIFF_NONE, diffs=changed)
 
     def Configure(self, request: Any, context: grpc.ServicerContext) -> Any:
         self.guard(context, lambda: configuration.configure(self.session, to_python(request.args)))

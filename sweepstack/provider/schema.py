@@ -37,6 +37,7 @@ LANGUAGE: Final = {
     },
 }
 
+_PROVIDER: Final = "The keys of platforms. A program that uses two accounts of one has a provider for each."
 _SHARES: Final = {
     "description": "Which box is to run which cell, by the evidence and what the boxes say. Changes nothing.",
     "inputs": {
@@ -79,11 +80,7 @@ def schema_json() -> str:
             **{key: value for key, value in described.items() if value and value != [""]},
             "language": LANGUAGE,
             "config": {"variables": _keys()},
-            "provider": {
-                "description": "The keys of the platforms' accounts. A program that uses two accounts of a platform "
-                "has a provider for each.",
-                "inputProperties": _keys(),
-            },
+            "provider": {"description": _PROVIDER, "inputProperties": _keys()},
             "types": types,
             "resources": resources,
             "functions": {FUNCTION: _SHARES},

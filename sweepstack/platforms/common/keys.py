@@ -1,8 +1,6 @@
-"""The keys of platforms: the names under which a person may give each one, and which one counts now.
+"""The keys of platforms: where a person may put each one, and which one counts (docs/adr/026).
 
-A key of the provider's configuration comes before the environment's. The plugin's process has the keys of one provider
-(`provider.configuration`). A command has a stack's, which it reads when the first is asked for (`look_in`). Keys are
-kept in this process alone. See docs/adr/026.
+One of the provider's configuration comes first. The plugin has those of one provider; a command, those of a stack.
 """
 
 from __future__ import annotations
@@ -11,26 +9,20 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final
 
 from sweepstack.core.extensions import ROOTS
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.platforms.common import redact
 
-BY_KEY: Final = "key-"
-"""What an account's name begins with where the platform names none: the rest is made of the key's digest."""
-
 
 @dataclass(frozen=True)
 class Key:
-    """The key of one adapter, whose package has it as `KEY`."""
+    """The key of one adapter, whose package has it as `KEY`: its name in the provider's configuration, the environment
+    variable, and the vendor in messages."""
 
     option: str
-    """its name in the provider's configuration"""
     variable: str
-    """the environment variable that has it"""
     opens: str
-    """the vendor, for messages"""
 
     @property
     def path(self) -> str:
@@ -39,8 +31,7 @@ class Key:
 
 
 Source = Callable[[Key, str], str]
-"""(key, account) → the key that a stack has for it; "" where it has none. Raises NotAuthorized where it has one that
-can't be read here."""
+"""(key, account) → the key that a stack has for it; "" for none. Raises NotAuthorized for one that can't be read."""
 _given: dict[str, dict[str, str]] = {}
 """option → account, or "" where none is known → key"""
 _sources: list[Source] = []
@@ -48,13 +39,12 @@ _sources: list[Source] = []
 
 @cache
 def declared() -> Mapping[str, Key]:
-    """Adapter → its key, for all that are installed; also for a platform whose wallet alone has one."""
+    """Adapter → its key, for all that are installed."""
     found = {}
     for package, root in ROOTS.items():
-        for folder in sorted({file.parent for name in ("platform", "wallet") for file in root.glob(f"*/{name}.py")}):
-            key = getattr(importlib.import_module(f"{package}.{folder.name}"), "KEY", None)
-            if isinstance(key, Key):
-                found[folder.name] = key
+        for folder in sorted(file.parent.name for file in root.glob("*/__init__.py")):
+            if isinstance(key := getattr(importlib.import_module(f"{package}.{folder}"), "KEY", None), Key):
+                found[folder] = key
     return found
 
 
@@ -83,20 +73,14 @@ def find(key: Key, account: str = "") -> str:
     return os.environ.get(key.variable, "").strip()
 
 
-def is_given(key: Key, value: str) -> bool:
-    """Whether this value came from a provider's configuration."""
-    return value in _given.get(key.option, {}).values()
-
-
 def learn(key: Key, value: str, adapter: str, file: str = "") -> None:
     """No message shows this key from now on. `file`: where it came from, if from nowhere else."""
-    given = is_given(key, value)
-    redact.learn({key.path if given else key.variable: value}, of=adapter, file=key.path if given else file)
+    redact.learn({hint(key, value, key.variable): value}, of=adapter, file=hint(key, value, file))
 
 
 def hint(key: Key, value: str, usual: str) -> str:
     """Where a person put this key, for messages; `usual` where it is none of a configuration."""
-    return key.path if is_given(key, value) else usual
+    return key.path if value in _given.get(key.option, {}).values() else usual
 
 
 def way(key: Key) -> str:
@@ -106,5 +90,5 @@ def way(key: Key) -> str:
 
 
 def tells(account: str) -> bool:
-    """Whether this is an account's own name: of another one, a key is another account's."""
-    return bool(account) and not account.startswith(BY_KEY)
+    """Whether a platform gave the account this name: `key-…` is made of the key, where it gives none."""
+    return bool(account) and not account.startswith("key-")

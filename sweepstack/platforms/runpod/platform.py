@@ -124,7 +124,7 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
         market.delete_volume(session(account), native_id, account)
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
-        return market.get_volume(session(), native_id)
+        return market.get_volume(session(market.split(native_id)[0]), native_id)
 
     def channel(self, native_id: str, account: str) -> Channel:
         return channel_to(session(account), self.get(native_id, account))

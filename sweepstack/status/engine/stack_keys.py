@@ -1,14 +1,12 @@
-"""The keys that a stack gives its providers, for commands: of its config, and for other accounts of its state.
+"""The keys that a stack gives its providers, for commands: of its config, and of its state.
 
-The engine alone can open them, so it is asked: once for each key, and only where the stack's file or its state shows
-that there is one. See docs/adr/026.
+The engine alone can open them: it is asked once for each, where the stack's file or state shows one (docs/adr/026).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,8 +17,6 @@ from sweepstack.platforms.common.keys import Key, declared
 from sweepstack.status.engine.call import EngineCall, find_engine
 
 PROVIDER = "pulumi:providers:sweepstack"
-_NOT_THERE = re.compile(r"configuration key .* not found")
-_OF_AN_ENVIRONMENT = re.compile(r"^environment:", re.MULTILINE)
 _elsewhere: dict[tuple[str, str], tuple[str, Path]] = {}
 """(name of the key, account) → the stack in whose state a provider of a program's own has it, and its project."""
 
@@ -35,40 +31,31 @@ class StackKeys:
 
     def __call__(self, key: Key, account: str) -> str:
         with self._lock:
-            return self._answer(key, account)
-
-    def _answer(self, key: Key, account: str) -> str:
-        asked = (key.option, account)
-        if asked not in self._answered:
+            asked = (key.option, account)
             try:
-                self._answered[asked] = self._in_state(key, account) if account else self._in_config(key)
+                if asked not in self._answered:
+                    self._answered[asked] = self._in_state(*asked) if account else self._in_config(key)
             except SweepstackError as error:
                 if not os.environ.get(key.variable):
                     raise NotAuthorized(
                         f"the stack {self._stack} has a key for {key.opens} ({key.path}), which can't be read here: "
-                        f"{error}. Next: PULUMI_CONFIG_PASSPHRASE or what else opens its secrets; or `export "
-                        f"{key.variable}=…`"
+                        f"{error}. Next: `export PULUMI_CONFIG_PASSPHRASE=…`, or what else opens the stack's secrets; "
+                        f"or `export {key.variable}=…`"
                     ) from None
                 self._answered[asked] = ""
-        return self._answered[asked]
+            return self._answered[asked]
 
     def _in_config(self, key: Key) -> str:
-        try:
-            text = self._file.read_text(encoding="utf-8")
-        except (OSError, UnicodeError):
+        text = self._file.read_text(encoding="utf-8", errors="replace") if self._file.is_file() else ""
+        if key.option not in text and "environment:" not in text:  # it may come from an environment of Pulumi ESC
             return ""
-        if key.option not in text and not _OF_AN_ENVIRONMENT.search(text):
-            return ""
-        return _said(self._stack, self._root, "config", "get", key.path, unless=_NOT_THERE).decode().strip()
+        return _said(self._stack, self._root, "config", "get", key.path).decode().strip()
 
-    def _in_state(self, key: Key, account: str) -> str:
-        if (key.option, account) not in _elsewhere:
+    def _in_state(self, option: str, account: str) -> str:
+        if (option, account) not in _elsewhere:
             return ""
-        stack, root = _elsewhere[key.option, account]
-        for option, of, value in _held(json.loads(_said(stack, root, "stack", "export", "--show-secrets"))):
-            if (option, of) == (key.option, account) and isinstance(value := _opened(value), str):
-                return value
-        return ""
+        held = _held(json.loads(_said(*_elsewhere[option, account], "stack", "export", "--show-secrets")))
+        return next((json.loads(value["plaintext"]) for *of, value in held if of == [option, account]), "")
 
 
 def note(export: Mapping[str, Any], stack: str, project_root: Path) -> None:
@@ -87,14 +74,9 @@ def _held(export: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
                     yield key.option, account, inputs[key.option]
 
 
-def _opened(value: Any) -> Any:
-    """A secret as `--show-secrets` prints it: its JSON text."""
-    return json.loads(value["plaintext"]) if isinstance(value, Mapping) and "plaintext" in value else value
-
-
-def _said(stack: str, root: Path, *words: str, unless: re.Pattern[str] | None = None) -> bytes:
-    """What the engine prints; nothing where its complaint is `unless`. Raises SweepstackError with its own words."""
+def _said(stack: str, root: Path, *words: str) -> bytes:
+    """What the engine prints; nothing for a key that is not there. Raises SweepstackError with its own words."""
     code, out, complaint = EngineCall([find_engine(), *words, "--stack", stack], root).answer()
-    if code != 0 and not (unless and unless.search(complaint)):
+    if code != 0 and not ("configuration key" in complaint and "not found" in complaint):
         raise SweepstackError(complaint or f"`pulumi {' '.join(words[:2])}` ended with {code}")
     return out if code == 0 else b""

@@ -138,7 +138,6 @@ def test_no_difference_is_a_replacement(stub: Any) -> None:
         assert (answer.changes, list(answer.diffs)) == (provider_pb2.DiffResponse.DIFF_SOME, [OPTION])
         assert not answer.replaces
         assert not answer.deleteBeforeReplace
-        assert [part.kind for part in answer.detailedDiff.values()] == [provider_pb2.PropertyDiff.UPDATE]
 
 
 def test_what_is_configured_counts_before_the_environment(

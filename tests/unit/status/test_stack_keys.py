@@ -35,7 +35,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     """What the engine is asked; it has the key `of-the-stack` in the config, and `STATE`."""
     told: list[str] = []
 
-    def said(stack: str, root: Path, *words: str, unless: Any = None) -> bytes:
+    def said(stack: str, root: Path, *words: str) -> bytes:
         told.append(" ".join(words))
         return json.dumps(STATE).encode() if words[0] == "stack" else b"of-the-stack\n"
 
@@ -80,7 +80,7 @@ def test_another_accounts_key_is_in_the_state(asked: list[str], tmp_path: Path) 
 
 
 def test_a_key_that_can_not_be_opened(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*words: Any, unless: Any = None) -> bytes:
+    def refuses(*words: Any) -> bytes:
         raise SweepstackError("incorrect passphrase")
 
     monkeypatch.setattr(stack_keys, "_said", refuses)
