@@ -40,6 +40,7 @@ EXCEPT = {
     "sweepstack/provider/resources/market.py": ({"load_platform"}, "asks an account before there is a box"),
     "sweepstack/operations/pull.py": ({"load_platform"}, "reads the volume of a box that does not answer"),
     "sweepstack/operations/balances.py": ({"load_platform"}, "asks an account, and no box"),
+    "sweepstack/provider/configuration.py": ({"load_platform"}, "asks whose a key is, before there is a resource"),
     "sweepstack/provider/split_invoke.py": ({"Evidence"}, "it is the entry of the program's question"),
     "sweepstack/operations/sweep/sources.py": ({"EvidenceStore.open"}, START),
     "sweepstack/operations/sweep/target.py": ({"EvidenceStore.open"}, START),

@@ -40,8 +40,7 @@ _NAME = re.compile(r"key-[0-9a-f]{12}")
 
 
 def session(account: str = "") -> Session:
-    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
-    there is no key."""
+    """The session of the key for this account (`keys.find`), one a process. Sends no request. Raises NotAuthorized."""
     missing = f"there is no key for Lambda's Cloud API: `export {KEY_VARIABLE}=…`"
     key = box_session.found(KEY, account, missing, NAMES.adapter)
     return SESSIONS.of(box_session.base_url(BASE_VARIABLE, BASE_URL), key)

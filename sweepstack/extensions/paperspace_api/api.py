@@ -53,8 +53,7 @@ with the key: a create that was cancelled makes none, and no later boot may put 
 
 
 def session(account: str = "") -> Session:
-    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
-    there is no key."""
+    """The session of the key for this account (`keys.find`), one a process. Sends no request. Raises NotAuthorized."""
     missing = (
         f"there is no key for Paperspace's API: `export {KEY_VARIABLE}=…`; or, without a key, make the machine in its "
         "console, and use the platform paperspace with `host:`"

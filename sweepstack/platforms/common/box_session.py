@@ -392,8 +392,7 @@ def must_be_a_key(key: str, platform: str, missing: str, check: str) -> None:
 
 
 def found(key: Key, account: str, missing: str, adapter: str) -> str:
-    """The key that counts for this account (`keys.find`), which no message shows from now on. Raises NotAuthorized when
-    there is none (`missing`: the message)."""
+    """The key that counts for this account (`keys.find`). Raises NotAuthorized, with `missing`, when there is none."""
     value = keys.find(key, account)
     must_be_a_key(value, key.opens, missing, f": {keys.hint(key, value, key.variable)}")
     keys.learn(key, value, adapter)

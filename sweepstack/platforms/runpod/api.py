@@ -98,8 +98,7 @@ NAMES = Names("RunPod", "runpod", "pods")
 
 
 def session(account: str = "") -> Session:
-    """The session of the key that counts for this account, one per process. Sends no request. Raises NotAuthorized when
-    there is no key."""
+    """The session of the key for this account (`keys.find`), one a process. Sends no request. Raises NotAuthorized."""
     return SESSIONS.of(base_url(), api_key(account))
 
 
