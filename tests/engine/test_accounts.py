@@ -125,7 +125,7 @@ def volumes(stack: Stack) -> dict[str, Any]:
 
 
 def test_two_accounts_and_a_rotated_key(world: World) -> None:
-    """What was rented is changed by no new key of the same account, and goes on with it; another account's is refused."""
+    """What was rented is changed by no new key of the same account; a key of another account is refused."""
     ann, bob = world.of(KEY), world.of(OTHER_KEY)
     before = volumes(world.stack)
     assert {name: one["account"] for name, one in before.items()} == {"ann": ann, "bob": bob}
