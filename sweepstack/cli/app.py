@@ -25,6 +25,7 @@ from typer.exceptions import TyperException
 from sweepstack.cli import old_spellings
 from sweepstack.core import extensions
 from sweepstack.core.paths import PACKAGE, docs_page
+from sweepstack.core.version import VERSION
 
 SECTIONS = (
     ("Begin", ("init", "doctor", "place", "profile", "policy", "ci")),
@@ -259,9 +260,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        import importlib.metadata
-
-        print(f"sweepctl {importlib.metadata.version('sweepstack')}")
+        print(f"sweepctl {VERSION}")
         raise typer.Exit
 
 

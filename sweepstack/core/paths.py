@@ -1,4 +1,4 @@
-"""Where the package's files lie. Imports nothing of ours.
+"""Where the package's files lie. Imports nothing of ours but the version.
 
 Shell completion asks for it, so it has to be quick.
 """
@@ -10,10 +10,12 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from sweepstack.core.version import VERSION
+
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the package `sweepstack`."""
-DOCS_URL = "https://github.com/sweepstack/pulumi-sweepstack/blob/main/docs"
-"""Where the docs are published: below the repository that pyproject.toml names."""
+DOCS_URL = f"https://github.com/sweepstack/pulumi-sweepstack/blob/v{VERSION}/docs"
+"""Where the docs of this version are published: below the repository that pyproject.toml names, at the release's tag."""
 
 
 def installed() -> bool:

@@ -28,6 +28,7 @@ from google.protobuf import empty_pb2
 
 from sweepstack.config.project import project_root
 from sweepstack.core.columns import IN_ENGINE, fitted
+from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import StillCreating, SweepstackError
 from sweepstack.platforms.common import redact
 from sweepstack.provider import configuration
@@ -45,7 +46,6 @@ from sweepstack.provider.wire import to_python, to_struct
 if TYPE_CHECKING:
     from sweepstack.provider.properties import Properties
 
-VERSION = "0.1.0"
 MESSAGE_BYTES = 400 * 1024 * 1024
 WORKERS = 160
 """Calls served at once: more than the engine makes (`--parallel`, by default four per core), so that its Cancel gets

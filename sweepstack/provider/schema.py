@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from sweepstack.core.choices import WORDS
 from sweepstack.core.spelling import camel
+from sweepstack.core.version import VERSION
 from sweepstack.launch.cell_shares import FUNCTION
 from sweepstack.platforms.common.keys import declared
 from sweepstack.provider.dispatch import HANDLERS, handler_for
@@ -63,19 +64,21 @@ def schema_json() -> str:
     resources = {token: _resource(token, types) for token in HANDLERS}
     about = metadata("sweepstack")
     urls = dict(text.split(", ", 1) for text in about.get_all("Project-URL") or ())
+    releases = urls.get("Repository", "").replace("https://github.com", "github://api.github.com")
     described = {
         "description": about["Summary"],
         "keywords": (about["Keywords"] or "").split(","),
         "license": about["License-Expression"],
         "homepage": urls.get("Repository"),
         "repository": urls.get("Repository"),
+        "pluginDownloadURL": releases,  # the engine fetches the plugin there for programs in other languages
     }
     return json.dumps(
         {
             "name": "sweepstack",
             "displayName": "Sweepstack",
             "publisher": "sweepstack",
-            "version": about["Version"],
+            "version": VERSION,
             # A checkout that was set up before its pyproject.toml had them knows none of these, and works.
             **{key: value for key, value in described.items() if value and value != [""]},
             "language": LANGUAGE,

@@ -69,8 +69,8 @@ def tree_of(into: Path, version: str) -> Path:
         copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         tree.mkdir(parents=True, exist_ok=True)
         copied(ROOT / name, tree / name)
-    project = tree / "pyproject.toml"
-    project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text()))
+    place = tree / "sweepstack" / "core" / "version.py"
+    place.write_text(re.sub(r'(?m)^VERSION = ".*"$', f'VERSION = "{version}"', place.read_text()))
     return tree
 
 

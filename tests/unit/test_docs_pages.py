@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweepstack.core import paths
+from sweepstack.core.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 PAGE = re.compile(r"docs/[a-z-]+\.md")
@@ -37,7 +38,7 @@ def test_messages_name_pages_by_the_one_function() -> None:
 
 def test_an_installed_project_is_given_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    assert f"{urls['Repository']}/blob/main/docs" == paths.DOCS_URL
+    assert f"{urls['Repository']}/blob/v{VERSION}/docs" == paths.DOCS_URL
     monkeypatch.setattr(paths, "installed", lambda: True)
     assert paths.docs_page("renting.md#spot-boxes") == f"{paths.DOCS_URL}/renting.md#spot-boxes"
 

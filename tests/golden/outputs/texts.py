@@ -16,7 +16,7 @@ from tests.golden.outputs.sweeps import GOLDEN, files_of
 
 KINDS = (K4, "schema-1-2026-11-27-K3-host.tar.xz", "schema-1-2026-11-27-K3-slurm.tar.xz")
 """The newest golden sweep on this machine, on a host, and on a cluster."""
-OF_THE_PACKAGE = ("version", "description", "keywords", "license", "homepage", "repository")
+OF_THE_PACKAGE = ("version", "description", "keywords", "license", "homepage", "repository", "pluginDownloadURL")
 """What the schema repeats of the package's metadata, as they were when it was installed."""
 
 
