@@ -13,7 +13,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.in_memory)"
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check proof bench live fmt
+.PHONY: help up setup test check proof bench live fmt release-dry-run
 
 help:
 	@echo "make up       set everything up, then: pulumi up --stack $(STACK)   (STACK=... for another)"
@@ -22,6 +22,7 @@ help:
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
 	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, seconds, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
 	@echo "make live     PLATFORM=... USD=...: rents a real box, plays the whole loop, asks it for the profile's facts (docs/testing-live.md)"
+	@echo "make release-dry-run   builds a release into dist/ and checks it; publishes nothing (docs/releasing.md)"
 	@echo "make fmt      format the code"
 	@echo "make setup    set up and stop"
 
@@ -60,6 +61,15 @@ bench:
 live:
 	@$(SETUP) --dev --quiet
 	@$(BIN)/python -m tests.live.loop "$(PLATFORM)" --spend "$(USD)"
+
+# The steps of .github/workflows/release.yml before anything is published.
+release-dry-run:
+	@$(SETUP) --dev --quiet
+	rm -rf dist
+	$(BIN)/python -m scripts.release build dist
+	$(BIN)/python -m scripts.release check dist
+	$(BIN)/python -m scripts.release same dist
+	$(BIN)/python -m scripts.release begin dist
 
 fmt:
 	@$(SETUP) --dev --quiet

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("bench", "components", "scripts", "sweepstack", "tests")
 PAGE = re.compile(r"(?<![\w*{}])[\w./-]*[\w-]\.md\b")
 ELSEWHERE = re.compile(r"\b(?:facts|trials)/|\bfacts §|(?<!/)\bshared/(?:facts|trials|seeds)\b")
-MADE_UP = {"bench.md"}
+MADE_UP = {"bench.md", "NOTES.md"}
 """What a command writes."""
 
 

@@ -60,18 +60,18 @@ def set_up(root: Path, given: str | None) -> str:
             "requirements.txt is not there, or does not name sweepstack: a fresh clone could not install it",
             ["the same command with --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
         )
-    return f"python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt && {_engine()}"
+    return f"python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt && {engine_command('.venv')}"
 
 
-def _engine() -> str:
-    """The command that puts the engine of this version's choice into .venv, checked by its release's list of digests:
-    what an image has is another version each month, or none."""
+def engine_command(venv: str) -> str:
+    """The command that puts the engine of this version's choice into an environment, checked by its release's list of
+    digests: what an image has is another version each month, or none."""
     version = shipped(".pulumi-version").read_text(encoding="utf-8").strip()
     return (
         f"v={version} && f=pulumi-v$v-linux-$(uname -m | sed 's/x86_64/x64/;s/aarch64/arm64/').tar.gz "
-        "&& u=https://github.com/pulumi/pulumi/releases/download/v$v && curl -fsSL -o .venv/$f $u/$f "
-        '&& curl -fsSL $u/pulumi-$v-checksums.txt | grep "  $f$" | (cd .venv && sha256sum --check --quiet) '
-        "&& tar -xzf .venv/$f -C .venv && ln -sf ../pulumi/pulumi .venv/bin/pulumi"
+        f"&& u=https://github.com/pulumi/pulumi/releases/download/v$v && curl -fsSL -o {venv}/$f $u/$f "
+        f'&& curl -fsSL $u/pulumi-$v-checksums.txt | grep "  $f$" | (cd {venv} && sha256sum --check --quiet) '
+        f"&& tar -xzf {venv}/$f -C {venv} && ln -sf ../pulumi/pulumi {venv}/bin/pulumi"
     )
 
 

@@ -1,0 +1,1 @@
+"""What a release publishes, from the commit that is checked out; nothing is published."""
