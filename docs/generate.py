@@ -1,7 +1,7 @@
 """Writes docs/reference, and what other pages have of the code: `python docs/generate.py`.
 
-With `--check` it only says what is stale.
-A test runs the check, so what these pages say of commands, resources and platform facts is what the code does.
+It also writes templates/sweepstack, from which `pulumi new` begins a project. With `--check` it only says what is
+stale. A test runs the check, so what these pages say of commands, resources and platform facts is what the code does.
 """
 
 from __future__ import annotations
@@ -316,6 +316,33 @@ def shapes_below(shape: Any) -> set[Any]:
     return found
 
 
+def template() -> dict[str, Callable[[], str]]:
+    """The files of templates/sweepstack, for `pulumi new`: what `sweepctl init` writes, its name a placeholder."""
+    from sweepstack.cli.commands.init import new_files
+    from sweepstack.core.version import VERSION
+
+    about = """\
+template:
+  displayName: A sweep of training runs
+  description: A sweep of training runs on this machine; nothing unverified is torn down
+  quickstart: |
+    The sweep is in stacks/Pulumi.sweep-a.yaml, and its job in examples/digits:
+        pulumi stack select --create sweep-a && pulumi up
+"""
+    files = new_files("${PROJECT}", Path(".venv"), ROOT / "examples" / "digits")
+    files["Pulumi.yaml"] = re.sub(r"(?m)^description: .*$", "description: ${DESCRIPTION}", files["Pulumi.yaml"]) + about
+    files["requirements.txt"] = f"sweepstack[examples]>={VERSION}\n"
+    return {f"../templates/sweepstack/{name}": functools.partial(str, text) for name, text in files.items()}
+
+
+def with_version(name: str) -> str:
+    """A page of Pulumi's registry as it is, with this version in its addresses and commands."""
+    from sweepstack.core.version import VERSION
+
+    text = (DOCS / name).read_text(encoding="utf-8")
+    return re.sub(r"(pulumi-sweepstack/(?:blob|tree)/v|sweepstack[@ ])\d+\.\d+\.\d+", rf"\g<1>{VERSION}", text)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/sweepctl.md": commands_page,
     "reference/resources.md": resources_page,
@@ -325,6 +352,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "stack-config.md": stack_config_page,
     "policy.md": policy_page,
     "../README.md": readme_page,
+    **template(),
+    **{name: functools.partial(with_version, name) for name in ("_index.md", "installation-configuration.md")},
 }
 
 
@@ -343,8 +372,8 @@ def main(arguments: list[str]) -> int:
         names = stale()
         print("\n".join(f"docs/{name} is stale: python docs/generate.py" for name in names))
         return 1 if names else 0
-    (DOCS / "reference").mkdir(exist_ok=True)
     for name, make in PAGES.items():
+        (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
         (DOCS / name).write_text(make(), encoding="utf-8")
     return 0
 

@@ -14,13 +14,15 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("*.md", "docs/**/*.md", "examples/*/README.md", "profiles/*.md", "tests/engine/*.md")
+REGISTRY = ("docs/_index.md", "docs/installation-configuration.md")
+"""What Pulumi's registry shows, in its form: another site."""
 LINKED = ("LICENSE", "docs/*.png", "docs/*.svg", "stacks/*.yaml", "tests/week/own_project/*.py")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The files of the site in place of those of docs/; the theme's own stay. Fills the folders of the menu."""
     paths = sorted({path for part in (*PAGES, *LINKED) for path in ROOT.glob(part)})
-    names = [path.relative_to(ROOT).as_posix() for path in paths]
+    names = [name for path in paths if (name := path.relative_to(ROOT).as_posix()) not in REGISTRY]
     config.nav = [_with_pages(entry, names) for entry in config.nav or []]
     ours = [File.generated(config, name, abs_src_path=str(ROOT / name)) for name in names]
     return Files([*(file for file in files if file.src_dir != config.docs_dir), *ours])

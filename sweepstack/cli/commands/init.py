@@ -177,9 +177,13 @@ def project(example: bool | None, root: Path, out: Out) -> int:
 def _files(root: Path) -> dict[str, str]:
     """Path → text of all files of a new project."""
     prefix = Path(os.path.relpath(sys.prefix, root)) if _inside(root) else Path(sys.prefix)
-    example = shipped(EXAMPLE)
+    return new_files(project_name(root.name), prefix, shipped(EXAMPLE))
+
+
+def new_files(name: str, prefix: Path, example: Path) -> dict[str, str]:
+    """The same, for a project of this name whose environment is `prefix`; templates/sweepstack is made of it, too."""
     return {
-        "Pulumi.yaml": PROJECT.format(name=project_name(root.name), venv=_scalar(prefix), bin=_scalar(prefix / "bin")),
+        "Pulumi.yaml": PROJECT.format(name=name, venv=_scalar(prefix), bin=_scalar(prefix / "bin")),
         "__main__.py": PROGRAM,
         ".gitignore": "\n".join([*IGNORED, ""]),
         f"stacks/Pulumi.{STACK}.yaml": SWEEP.format(name=STACK),
