@@ -331,6 +331,10 @@ template:
 """
     files = new_files("${PROJECT}", Path(".venv"), ROOT / "examples" / "digits")
     files["Pulumi.yaml"] = re.sub(r"(?m)^description: .*$", "description: ${DESCRIPTION}", files["Pulumi.yaml"]) + about
+    # The engine looks for the folder of plugins before there is an environment, and refuses the project without it.
+    files["Pulumi.yaml"] = files["Pulumi.yaml"].replace("path: .venv/bin", "path: plugins")
+    plugin = '#!/bin/sh\n# The plugin that came with the package.\nexec "${0%/*}/../.venv/bin/${0##*/}" "$@"\n'
+    files |= {f"plugins/pulumi-resource-{name}": plugin for name in ("sweepstack", "command")}
     files["requirements.txt"] = f"sweepstack[examples]>={VERSION}\n"
     return {f"../templates/sweepstack/{name}": functools.partial(str, text) for name, text in files.items()}
 

@@ -2,6 +2,8 @@
 
 The engine asks the schema for `pluginDownloadURL`, fetches `pulumi-resource-sweepstack-v…-OS-ARCH.tar.gz` from the
 release there, unpacks it, and lets its Python host install what requirements.txt names: the wheel that lies beside it.
+Then it starts the command of the plugin's name; where it goes by PulumiPlugin.yaml instead, its Python host starts the
+program. Both find the environment.
 """
 
 from __future__ import annotations
@@ -22,6 +24,16 @@ runtime:
     toolchain: pip
     virtualenv: venv
 """
+COMMAND = """\
+#!/bin/sh
+# The plugin, in the environment that the engine has made for it. exec: its parent must be the engine itself.
+here=${0%/*}
+for python in "$here/venv/bin/python" "$here/bin/python"; do # an old host of the engine knows no `virtualenv`
+    [ ! -x "$python" ] || exec "$python" -P -m sweepstack.provider "$@"
+done
+echo "sweepstack: $here has no environment; install the plugin again: pulumi plugin install --reinstall" >&2
+exit 1
+"""
 PROGRAM = '''\
 """The plugin sweepstack, in the environment that the engine has made for it beside this file."""
 
@@ -30,7 +42,7 @@ import sys
 from pathlib import Path
 
 here = Path(__file__).resolve().parent
-for folder in (here / "venv", here):  # hosts of before 2024 know no `virtualenv`, and make it in this folder itself
+for folder in (here / "venv", here):
     python = folder / "bin" / "python"
     if python.is_file() and Path(sys.prefix).resolve() != folder:
         os.execv(python, [str(python), str(here), *sys.argv[1:]])
@@ -46,6 +58,7 @@ def archives(wheel: Path, version: str, epoch: int, into: Path) -> list[Path]:
     requirements = f"./{wheel.name}[{','.join(EXTRAS)}]\n"
     files = {
         "PulumiPlugin.yaml": PROJECT.encode(),
+        "pulumi-resource-sweepstack": COMMAND.encode(),
         "__main__.py": PROGRAM.encode(),
         "requirements.txt": requirements.encode(),
         wheel.name: wheel.read_bytes(),
@@ -57,7 +70,8 @@ def archives(wheel: Path, version: str, epoch: int, into: Path) -> list[Path]:
     ):
         for name, data in files.items():
             info = tarfile.TarInfo(name)
-            info.size, info.mtime, info.mode = len(data), epoch, 0o644
+            info.size, info.mtime = len(data), epoch
+            info.mode = 0o755 if data.startswith(b"#!") else 0o644
             tar.addfile(info, io.BytesIO(data))
     paths = [into / f"pulumi-resource-sweepstack-v{version}-{system}.tar.gz" for system in SYSTEMS]
     for path in paths:

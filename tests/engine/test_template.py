@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ from tests.engine.package_project import ROOT, Project, build, empty_project
 from tests.engine.test_schema import assert_whole, schema_of
 
 pytestmark = pytest.mark.engine
+PROGRAM = """\
+import pulumi
+
+options = pulumi.ResourceOptions(version="7.1.0")
+pulumi.CustomResource("sweepstack:index:Identity", "it", {"project": "p", "stack": "s", "pullTo": "evidence"}, options)
+"""
 TEMPLATE = ROOT / "templates/sweepstack"
 
 
@@ -30,14 +37,16 @@ def test_pulumi_new_makes_the_project_that_init_writes(project: Project) -> None
     words = ["new", str(TEMPLATE), "--generate-only", "--yes", "--name", "my-lab"]
     ok(project.run("pulumi", *words))
     files = new_files("my-lab", Path(".venv"), ROOT / "examples/digits")
+    plugins = {f"plugins/pulumi-resource-{name}" for name in ("sweepstack", "command")}
     made = {str(path.relative_to(project.folder)) for path in project.folder.rglob("*") if path.is_file()}
-    assert made == {*files, "requirements.txt"}
+    assert made == {*files, *plugins, "requirements.txt"}
+    assert all(os.access(project.folder / name, os.X_OK) for name in plugins)
     for name, text in files.items():
         if name != "Pulumi.yaml":  # the engine writes that anew
             assert (project.folder / name).read_text() == text, name
     written = (project.folder / "Pulumi.yaml").read_text()
     assert "name: my-lab\n" in written
-    assert "template:" not in written
+    assert "\ntemplate:" not in written
     assert project_name("my-lab") == "my-lab"
 
 
@@ -68,7 +77,16 @@ def test_the_engine_installs_the_plugin_from_its_archive(project: Project, tmp_p
     assert "sweepstack" in ok(project.run("pulumi", "plugin", "ls")).text
     (packages,) = (tmp_path / "home").glob(".pulumi/plugins/resource-sweepstack-v7.1.0/**/site-packages")
     shutil.copy(project.dependencies, packages)
-    schema = schema_of(Path("sweepstack@7.1.0"), project.folder, project.env)
+    (plugin,) = (tmp_path / "home").glob(".pulumi/plugins/*/pulumi-resource-sweepstack")
+    schema = schema_of(plugin, project.folder, project.env)
     assert_whole(schema)
     assert schema["version"] == "7.1.0"
     assert schema["pluginDownloadURL"] == "github://api.github.com/sweepstack/pulumi-sweepstack"
+
+    project.make_environment()
+    (project.folder / "Pulumi.yaml").write_text("name: my-lab\nruntime: python\n")
+    (project.folder / "__main__.py").write_text(PROGRAM)
+    ok(project.run("pulumi", "stack", "init", "dev"))
+    steps = ok(project.run("pulumi", "preview", "--json")).json()["steps"]
+    (made,) = [step["newState"] for step in steps if step["newState"]["type"] == "sweepstack:index:Identity"]
+    assert made["inputs"]["pullTo"] == "evidence"
