@@ -1,4 +1,7 @@
-"""`python -m scripts.release`: builds a release and checks it. It publishes nothing: docs/releasing.md."""
+"""`python -m scripts.release` builds a release and checks it.
+
+It publishes nothing: docs/releasing.md.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.lib.errors import SetupError
+from scripts.lib.extras import declared
 from scripts.lib.processes import run
 from scripts.release.facts import entry, version
 from scripts.release.plugin import archives
@@ -40,7 +41,7 @@ def build(root: Path, into: Path, commit: str = "HEAD") -> list[Path]:
             tar.extractall(tree, filter="data")
         number = version(tree)
         wheel, sdist = packages(tree, into, epoch)
-        made = [wheel, sdist, *archives(wheel, number, epoch, into)]
+        made = [wheel, sdist, *archives(wheel, declared(tree), number, epoch, into)]
         made.append(into / f"sweepstack-{number}.cdx.json")
         made[-1].write_text(sbom(root, tree, wheel, number, epoch), encoding="utf-8")
         made.append(into / NOTES)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 SYSTEMS = ("darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64")
 """Systems as the engine names them. The bytes are the same for all: what is compiled comes from pip."""
-EXTRAS = ("parquet", "runpod", "s3", "sign", "vastai")
-"""A program in another language has no pip to add one by."""
 PROJECT = """\
 runtime:
   name: python
@@ -53,9 +52,10 @@ sys.exit(main())
 '''
 
 
-def archives(wheel: Path, version: str, epoch: int, into: Path) -> list[Path]:
-    """Writes the archive for each system. The same wheel and second give the same bytes."""
-    requirements = f"./{wheel.name}[{','.join(EXTRAS)}]\n"
+def archives(wheel: Path, extras: Sequence[str], version: str, epoch: int, into: Path) -> list[Path]:
+    """Writes the archive for each system. The same wheel and second give the same bytes. `extras`: what is installed
+    with it, since a program in another language has no pip to add one by."""
+    requirements = f"./{wheel.name}[{','.join(extras)}]\n"
     files = {
         "PulumiPlugin.yaml": PROJECT.encode(),
         "pulumi-resource-sweepstack": COMMAND.encode(),

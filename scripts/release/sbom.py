@@ -1,4 +1,4 @@
-"""The list of what the package brings, as CycloneDX: what uv reads out of the lock, the same each time."""
+"""The list of what the package brings, as CycloneDX: uv reads it out of the lock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sbom(root: Path, tree: Path, wheel: Path, version: str, epoch: int) -> str:
     said = run([uv, *_WORDS], what="uv export", deadline=_SECONDS, cwd=tree, env=uv_environment(env))
     document = json.loads(said[said.index("{") :])
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    document["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, f"sha256:{digest}").urn
+    document["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_OID, digest).urn
     document["metadata"]["timestamp"] = datetime.fromtimestamp(epoch, UTC).isoformat()
     document["metadata"]["component"] |= {
         "version": version,

@@ -63,7 +63,7 @@ def test_a_project_of_the_template_previews(project: Project, tmp_path: Path) ->
 def test_the_engine_installs_the_plugin_from_its_archive(project: Project, tmp_path: Path) -> None:
     """pip asks no network: what it would bring up to date is there, and what the wheel needs is this environment's."""
     wheel = build(tmp_path, "7.1.0")
-    (archive, *_) = archives(wheel, "7.1.0", 1_700_000_000, tmp_path)
+    (archive, *_) = archives(wheel, ["s3"], "7.1.0", 1_700_000_000, tmp_path)
     empty = tmp_path / "wheels"
     empty.mkdir()
     for name in ("setuptools", "wheel"):
