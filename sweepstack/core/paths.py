@@ -15,7 +15,7 @@ from sweepstack.core.version import VERSION
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the package `sweepstack`."""
 DOCS_URL = f"https://github.com/sweepstack/pulumi-sweepstack/blob/v{VERSION}/docs"
-"""Where the docs of this version are published: below the repository that pyproject.toml names, at the release's tag."""
+"""Where the docs of this version are published: in the repository that pyproject.toml names, at the release's tag."""
 
 
 def installed() -> bool:

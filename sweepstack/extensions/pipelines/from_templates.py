@@ -60,7 +60,8 @@ def set_up(root: Path, given: str | None) -> str:
             "requirements.txt is not there, or does not name sweepstack: a fresh clone could not install it",
             ["the same command with --setup 'COMMAND'    (what else makes .venv with sweepctl)"],
         )
-    return f"python3 -m venv .venv && .venv/bin/pip install --quiet --requirement requirements.txt && {engine_command('.venv')}"
+    package = ".venv/bin/pip install --quiet --requirement requirements.txt"
+    return f"python3 -m venv .venv && {package} && {engine_command('.venv')}"
 
 
 def engine_command(venv: str) -> str:
