@@ -37,6 +37,8 @@ PRIVATE_KEY = "SWEEPSTACK_SSH_PRIVATE_KEY"
 """The SSH key for boxes, itself and not the path of its file: a forge's secrets are texts."""
 BACKEND = "PULUMI_BACKEND_URL"
 MAY_BE_EMPTY = frozenset({"PULUMI_CONFIG_PASSPHRASE"})
+CHANGES = 7
+"""How the engine ends where something would change and nothing was to; 1 or 255 where it could not tell (3.259)."""
 RESULT = "result.json"
 REVIEWED = "reviewed.json"
 Kind = Literal["review", "up", "nightly"]
@@ -54,7 +56,8 @@ class Done:
 class StackResult:
     """What a step found of one stack. `code`: 0 yes, 1 no, 2 could not tell. `body`: the comment's Markdown without its
     marker; `digest`: of the change that was reviewed; `change`: where the comment goes, None: the job's own; `page`:
-    the file of the same review as HTML, beside the result, "" where there is none.
+    the file of the same review as HTML, beside the result, "" where there is none; `review`: the text of the review
+    that an `up` was held to, for the job's summary; `head`: the commit that gets the status, "": the job's own.
     """
 
     stack: str
@@ -64,6 +67,8 @@ class StackResult:
     digest: str = ""
     change: int | None = None
     page: str = ""
+    review: str = ""
+    head: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,14 @@ def sweepctl(root: Path, env: dict[str, str], *words: str, captured: bool = Fals
 def pulumi(root: Path, env: dict[str, str], *words: str, captured: bool = False) -> Done:
     """Runs a command of the engine. With `captured` its stdout is not printed."""
     return _run([find_engine(), *words], ("pulumi", *words), root, env, captured)
+
+
+def differs(root: Path, env: dict[str, str], stack: str) -> Done:
+    """Whether `pulumi up` of these files would change anything, in the engine's words: code 0 no, 1 yes, 2 it could not
+    tell."""
+    shown = ("--suppress-progress", "--color", "never", "--non-interactive")
+    done = pulumi(root, env, "preview", "--expect-no-changes", "--stack", stack, *shown, captured=True)
+    return replace(done, code={YES: YES, CHANGES: NO}.get(done.code, UNSURE))
 
 
 def listed(root: Path, env: dict[str, str]) -> dict[str, int | None] | None:

@@ -245,7 +245,7 @@ def test_a_stack_that_does_not_read_keeps_the_issue_open(
 ) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
     night(tmp_path / "n", NO)
-    fine = steps.Done(YES, json.dumps({"bills": "nothing"}))
+    fine = steps.Done(YES, json.dumps({"bills": "nothing"}))  # and no list of stacks: what is up is not known
     monkeypatch.setattr(steps, "sweepctl", lambda *_, **__: fine)
     monkeypatch.setattr(steps, "pulumi", lambda root, env, *words, **__: steps.Done(255 if "b" in words else YES))
     assert nightly.command(tmp_path / "n") == UNSURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ UNREAD = """\
 it ended with {}: the state of {stack} could not be read, so nothing of it was looked at. The job's log has the reason.
 Where it was never brought up, make it in this backend (pulumi stack init {stack}), or remove its stack file.
 """
+DRIFT = """\
+what is up differs from the files of the main branch: `pulumi up` from here would change what follows. Start the `up` of
+its last merge again, or merge what was brought up elsewhere: by hand, or by a comment on a request that waits.
+
+"""
+_NO_CHANGE = re.compile(r"^(?:.* (?:refresh(?:ing)?|running)| {4}\w+:\w+:\w+ \S+) *\n", re.MULTILINE)
+"""Rows of a preview that name a resource and no change of it."""
 CUT = "the job was cut before them: what they would have found is not known"
 SOON = 3 * 24 * 3600.0
 """Seconds: a clock that has less left is for a person now, since the next look is a night later."""
@@ -117,6 +125,7 @@ def of_status(code: int, seen: dict[str, Any]) -> tuple[int, list[str]]:
 def _looks(root: Path, env: dict[str, str]) -> Iterator[CheckOutcome]:
     yield _look(root, env, "audit")
     yield _look(root, env, "profile", "check", "--old", "--used")
+    stacks = steps.listed(root, env)
     for stack in StackFile.stacks(root):
         exported = steps.pulumi(root, env, "stack", "export", "--stack", stack, "--file", "/dev/null")
         if exported.code:
@@ -126,6 +135,8 @@ def _looks(root: Path, env: dict[str, str]) -> Iterator[CheckOutcome]:
             )
             continue
         yield _status(root, env, stack)
+        if not steps.is_down(stacks, stack):  # one that was ended is not rented anew, and so it does not differ
+            yield _drift(root, env, stack)
         for word in ("ledger", "doctor"):
             yield _look(root, env, word, "--stack", stack)
 
@@ -134,6 +145,13 @@ def _look(root: Path, env: dict[str, str], *words: str) -> CheckOutcome:
     done = steps.sweepctl(root, env, *words, captured=True)
     aside(done.out.rstrip())
     return CheckOutcome(f"sweepctl {' '.join(words)}", done.code, done.out)
+
+
+def _drift(root: Path, env: dict[str, str], stack: str) -> CheckOutcome:
+    done = steps.differs(root, env, stack)
+    aside(done.out.rstrip())
+    words = f"{DRIFT if done.code == NO else ''}{_NO_CHANGE.sub('', done.out)}"
+    return CheckOutcome(f"pulumi preview --expect-no-changes --stack {stack}", done.code, words)
 
 
 def _status(root: Path, env: dict[str, str], stack: str) -> CheckOutcome:
