@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from sweepstack.core.paths import docs_page
 from sweepstack.onbox.common.dataclass import dataclass
@@ -65,6 +65,26 @@ class Comment:
     id: int
     text: str
     own: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as the forge has it by now. `own`: its branch is of this repository; `target`: the branch that it is
+    for; `decision`: of its reviewers (APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED), "" where the branch needs none."""
+
+    open: bool
+    head: str
+    own: bool
+    target: str
+    decision: str
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The newest status of a name. `at`: when it was set, as the forge says."""
+
+    status: Status
+    at: str
 
 
 class Forge(Protocol):
@@ -283,14 +303,25 @@ GRAPHQL_URL = "https://api.github.com/graphql"
 BRANCH = "refs/heads/"
 
 
-def github_job() -> ForgeJob:
-    """The job that runs, by its variables and its event. Raises Unsure where the event does not read."""
+DECISION = (
+    "query($owner:String!,$name:String!,$number:Int!){repository(owner:$owner,name:$name)"
+    "{pullRequest(number:$number){reviewDecision}}}"
+)
+
+
+def github_event() -> dict[str, Any]:
+    """What started the job. Raises Unsure where it does not read."""
     try:
         event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
         assert isinstance(event, dict)
     except (KeyError, OSError, ValueError, AssertionError) as error:
         raise Unsure(f"the event of this job (GITHUB_EVENT_PATH) does not read: {error}") from error
-    env = os.environ
+    return event
+
+
+def github_job() -> ForgeJob:
+    """The job that runs, by its variables and its event. Raises Unsure where the event does not read."""
+    event, env = github_event(), os.environ
     repository = env.get("GITHUB_REPOSITORY", "")
     request = event.get("pull_request") or {}
     head = request.get("head") or {}
@@ -374,6 +405,68 @@ class GitHub(RestForge):
             if one.get("merged_at") and one.get("merge_commit_sha") == commit:
                 return int(one["number"]), str(one["head"]["sha"])
         return None
+
+    # What a comment's command needs: GitLab starts no pipeline for a comment.
+
+    def may_write(self, login: str, user: int) -> bool:
+        """Whether this user may write to the repository by now. A name that is another user's by now is a no."""
+        found = self._object(f"/collaborators/{quote(login, safe='')}/permission")
+        return found is not None and (found["permission"] in ("admin", "write") and found["user"]["id"] == user)
+
+    def written(self, comment: int) -> tuple[str, str] | None:
+        """The text of a comment by now, and when it was written; None where it was deleted."""
+        found = self._object(self._comment_path(0, comment))
+        return None if found is None else (found["body"] or "", found["created_at"])
+
+    def request(self, number: int) -> Request:
+        """A request by now, with what its reviewers decided."""
+        found = self._object(f"/pulls/{number}")
+        if found is None:
+            raise Unsure(f"GitHub has no request {number}")
+        owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
+        asked = {"query": DECISION, "variables": {"owner": owner, "name": name, "number": number}}
+        told = self._judged(_github_client("GITHUB_GRAPHQL_URL", GRAPHQL_URL).query("", asked), "reviewDecision")
+        try:
+            decision = told.data["data"]["repository"]["pullRequest"]["reviewDecision"]
+        except (KeyError, TypeError):
+            raise Unsure(f"GitHub did not say what reviewers decided of request {number} ({told.text})") from None
+        return Request(
+            open=found["state"] == "open",
+            head=found["head"]["sha"],
+            own=(found["head"]["repo"] or {}).get("full_name") == f"{owner}/{name}",  # None: the fork was deleted
+            target=found["base"]["ref"],
+            decision=decision or "",
+        )
+
+    def statuses(self, commit: str) -> dict[str, Reviewed]:
+        """The newest status of each name. GitHub lists the newest first."""
+        found: dict[str, Reviewed] = {}
+        for one in self._all(f"/commits/{commit}/statuses"):
+            status = Status(one["state"], one["description"] or "")
+            found.setdefault(one["context"], Reviewed(status, one["created_at"]))
+        return found
+
+    def again(self, workflow: str, commit: str) -> str | None:
+        """Starts the newest run of a workflow for a request with this last commit again, from the same commit, with its
+        own rights and secrets. Returns its page, also where it still runs; None where there is no run."""
+        asked = {"event": "pull_request", "head_sha": commit, "per_page": "1"}
+        found = self._object(f"/actions/workflows/{quote(workflow, safe='')}/runs", asked)
+        if found is None or not found["workflow_runs"]:
+            return None
+        (run,) = found["workflow_runs"]
+        if run["status"] == "completed":
+            self._write("POST", f"/actions/runs/{run['id']}/rerun", {})
+        return str(run["html_url"])
+
+    def _object(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """One object; None where there is none (404)."""
+        answer = self._http.read(self._root + path, params)
+        if answer.status == 404:
+            return None
+        found = self._judged(answer, f"GET {path}").data
+        if not isinstance(found, dict):
+            raise Unsure(f"GitHub answered GET {path} with no object")
+        return found
 
 
 def _github_client(variable: str, usual: str) -> HttpClient:

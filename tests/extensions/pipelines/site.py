@@ -19,7 +19,8 @@ from tests.engine import looking
 from tests.engine.harness import ROOT, TRAIN
 from tests.extensions.pipelines.workflows import Ran
 from tests.s3.server import S3Server
-from tests.simulators.forges import TOKEN, Forge
+from tests.simulators.forges import TOKEN, Forge, Thing
+from tests.simulators.forges.github import user_id
 
 STACK = "demo"
 PASSPHRASE = "correct horse battery"
@@ -109,6 +110,7 @@ class Site:
             self.forge.commits.add(head)
         else:
             self.forge.request(self.number, head)
+            self.git(self.work, "push", "-q", "--force", "origin", f"{head}:refs/pull/{self.number}/head")
         return head
 
     def merge(self, branch: str) -> tuple[str, str]:
@@ -159,6 +161,12 @@ class Site:
     def machine(self) -> dict[str, str]:
         """Where the boxes of `local` lie: they are this machine, and not the runner's."""
         return {"XDG_DATA_HOME": str(self.base / "data"), "NO_COLOR": "1", **self.env}
+
+    def comment(self, text: str, who: str = "ann") -> Ran:
+        """A person writes a comment on the request, and its job runs."""
+        made = Thing(self.forge.next_id(), body=text, of=self.number, author=who)
+        self.forge.comments.append(made)
+        return self.run("issue_comment", comment=made)
 
     def run(self, event: str, task: str = "", **values: Any) -> Ran:
         """Runs the pipeline's job for this event: review, up, nightly, verify, destroy."""
@@ -219,6 +227,12 @@ def github_event(site: Site, event: str, values: dict[str, Any]) -> dict[str, An
     if event == "merge_group":
         group = {"head_sha": values["head"], "base_sha": values["base"], "base_ref": "refs/heads/main"}
         return {"action": "checks_requested", "merge_group": group, "repository": repository}
+    if event == "issue_comment":
+        made = values["comment"]
+        author = {"login": made.author, "id": user_id(made.author), "type": "User"}
+        comment = {"id": made.id, "body": made.body, "user": author, "performed_via_github_app": None}
+        issue = {"number": site.number, "state": "open", "pull_request": {"url": "https://forge.invalid"}}
+        return {"action": "created", "issue": issue, "comment": comment, "repository": repository}
     if event == "push":
         return {"ref": "refs/heads/main", **values, "repository": repository}
     return {"ref": "refs/heads/main", "inputs": json.loads(json.dumps(values)), "repository": repository}

@@ -40,8 +40,8 @@ class Run:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.review, self.digest, self.ended, self.status = YES, DIGEST, 0, (YES, '{"bills": "nothing"}')
-        self.stacks = ""
-        self.cut_in = ""
+        self.stacks, self.differs = "", steps.CHANGES
+        self.cut_in = self.markdown = ""
         """The stack in whose `pulumi up` the job is cut."""
 
     def sweepctl(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
@@ -51,11 +51,14 @@ class Run:
         self.ran.append(" ".join(word for word in words if word in ("review", "--destroy", "--expect", DIGEST)))
         (document,) = (word for word in words if word.endswith(".json"))
         Path(document).write_text(json.dumps({"digest": self.digest}))
+        Path(document).with_suffix(".md").write_text(self.markdown)
         return steps.Done(self.review)
 
     def pulumi(self, root: Path, env: dict[str, str], *words: str, captured: bool = False) -> steps.Done:
         if words[:2] == ("stack", "ls"):
             return steps.Done(YES, self.stacks)
+        if words[0] == "preview":
+            return steps.Done(self.differs)
         self.ran.append(f"pulumi {words[0]}")
         if words[0] == "up" and self.cut_in in words:
             raise KeyboardInterrupt
@@ -238,6 +241,32 @@ def test_a_job_that_is_cut_says_of_each_stack_how_far_it_came(
     assert "of c: not begun" in third
     states = {stack: forge.newest(MERGE, f"sweepctl up: {stack}") for stack in "abc"}
     assert [one.state for one in states.values() if one] == ["success", "error", "error"]
+
+
+@pytest.mark.parametrize(
+    ("differs", "code", "words"),
+    [(YES, YES, "up already"), (steps.CHANGES, NO, "another one now"), (255, NO, "another one now")],
+)
+def test_what_is_up_already_is_no_other_change(run: Run, tmp_path: Path, differs: int, code: int, words: str) -> None:
+    """The merge of a request that a comment has brought up; a job that is started again."""
+    run.review, run.digest, run.differs = NO, OTHER, differs
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": DIGEST, "change": 7, "why": ""}}))
+    assert up.command(tmp_path / "r") == code
+    assert words in Result.read(tmp_path / "r").stacks[0].words
+    assert "pulumi up" not in run.ran
+
+
+def test_the_summary_has_the_review_and_what_up_did(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = tmp_path / "summary"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / REVIEWED).write_text(json.dumps({"a": {"digest": DIGEST, "change": 7, "why": ""}}))
+    run.markdown = "<!-- sweepctl review: a -->\nOne cell more.\n"
+    up.command(tmp_path / "r")
+    post.command(tmp_path / "r")
+    assert summary.read_text().startswith("**`pulumi up` of a: up.**")
+    assert summary.read_text().endswith("## What it was held to\n\nOne cell more.\n")
 
 
 def test_what_is_up_is_told_with_boxes_prices_and_the_next_command(run: Run, forge: Forge, tmp_path: Path) -> None:

@@ -15,10 +15,16 @@ import pytest
 from tests.extensions.pipelines.site import STACK, Site, github_event
 from tests.extensions.pipelines.workflows import Ran, github
 from tests.s3.server import S3Server
-from tests.simulators.forges import TOKEN, serving
+from tests.simulators.forges import TOKEN, Thing, serving
 
 pytestmark = pytest.mark.engine
-FILES = {"pull_request": "review", "push": "up", "schedule": "nightly", "workflow_dispatch": "by-hand"}
+FILES = {
+    "pull_request": "review",
+    "push": "up",
+    "issue_comment": "comment",
+    "schedule": "nightly",
+    "workflow_dispatch": "by-hand",
+}
 
 
 def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
@@ -39,13 +45,18 @@ def by_reader(site: Site, event: str, task: str, values: dict[str, Any]) -> Ran:
         "GITHUB_REF_NAME": branch if event != "pull_request" else f"{site.number}/merge",
         "GITHUB_RUN_ID": "1",
     }
-    request = document.get("pull_request", {})
+    request, comment = document.get("pull_request", {}), document.get("comment", {})
     known = {
         "github.token": TOKEN,
         "github.repository": site.forge.repository,
         "github.event_name": event,
         "github.ref": f"refs/heads/{branch}",
         "github.event.pull_request.head.repo.full_name": request.get("head", {}).get("repo", {}).get("full_name", ""),
+        "github.run_id": "1",
+        "github.event.issue.number": str(site.number),
+        "github.event.issue.pull_request": "{}" if comment else "",
+        "github.event.comment.body": comment.get("body", ""),
+        "github.event.comment.user.type": "User" if comment else "",
         **{f"inputs.{key}": str(value) for key, value in values.items()},
         "inputs.task": task,
     }
@@ -75,6 +86,15 @@ def test_from_a_request_to_nothing_bills(server: S3Server, tmp_path: Path) -> No
         begin(site, "github")
         reviewed_and_up(site)
         to_the_end(site)
+
+
+@pytest.mark.proof  # the steps of a comment's job stay in make test: test_comments.py
+def test_a_comment_brings_up_a_request_before_its_merge(server: S3Server, tmp_path: Path) -> None:
+    with serving("github") as forge:
+        site = Site(tmp_path, forge, server, by_reader)
+        begin(site, "github")
+        reviewed_and_up(site)
+        by_comment(site)
 
 
 def begin(site: Site, kind: str) -> None:
@@ -110,6 +130,46 @@ def reviewed_and_up(site: Site) -> None:
     assert len(site.boxes()) == 1, str(ran)
     assert any(text.startswith(f"<!-- sweepctl up: {STACK} -->") for text in forge.texts(7))
     assert not site.leaks(ran.said)
+
+
+def by_comment(site: Site) -> None:
+    """One more cell by request → a stranger's comment → a review made anew → up by comment → merge: nothing is left."""
+    site.number, forge = 11, site.forge
+    forge.people = {"ann": "write", "mallory": "read"}
+    site.stack_file("0, 1")
+    head = site.push("more", "Another cell")
+    assert site.run("pull_request", branch="more", head=head).code == 0
+    status = forge.newest(head, f"sweepctl review: {STACK}")
+    assert status is not None
+    digest = status.body.partition("; ")[2]
+    for who, text in (("mallory", f"/sweep up {digest}"), ("ann", f"/sweep up {digest}\n$(touch {site.base}/pwned)")):
+        ran = site.comment(text, who)
+        assert (ran.jobs, ran.code) == (["asked"], 1), str(ran)
+    assert not (site.base / "pwned").exists()
+    forge.runs.append(Thing(forge.next_id(), name="sweeps-review.yml", commit=head, state="completed"))
+    ran = site.comment("/sweep review")
+    assert (ran.jobs, ran.code, forge.runs[0].edits) == (["asked"], 0, 1), str(ran)
+
+    ran = site.comment(f"/sweep up {digest}")
+    assert (ran.jobs, ran.code) == (["asked", "up"], 0), str(ran)
+    assert "What it was held to" in ran.summary
+    assert "1 cell more" in ran.summary, ran.summary
+    up = forge.newest(head, f"sweepctl up: {STACK}")
+    assert up is not None
+    assert up.state == "success"
+    site.wait_done(2)
+    assert not site.leaks(ran.said + ran.summary)
+    ran = site.run("schedule")
+    look = f"pulumi preview --expect-no-changes --stack {STACK}`"
+    assert f"{look} | could not tell" in ran.summary, ran.summary
+    assert "seed1" in ran.summary, "the main branch lacks a cell that is up, and no `up` may leave one out"
+
+    before, after = site.merge("more")
+    ran = site.run("push", before=before, after=after)
+    assert ran.code == 0, str(ran)
+    assert "up already: nothing changes" in ran.said
+    ran = site.run("schedule")
+    assert f"{look} | fine" in ran.summary, ran.summary
 
 
 def to_the_end(site: Site) -> None:

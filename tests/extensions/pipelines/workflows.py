@@ -26,26 +26,30 @@ VALUE = re.compile(r"\$\{\{ ([\w.-]+) \}\}")
 
 @dataclass
 class Ran:
-    """What ran: the names of the jobs, the worst exit code, all that was printed, and the files that were kept."""
+    """What ran: the names of the jobs, the worst exit code, all that was printed, the files that were kept, and the
+    job's summary."""
 
     jobs: list[str] = field(default_factory=list)
     code: int = 0
     said: str = ""
     kept: list[Path] = field(default_factory=list)
+    summary: str = ""
 
     def __str__(self) -> str:
         return f"jobs {self.jobs}, code {self.code}\n{self.said}"
 
 
 def holds(condition: str, values: Mapping[str, str]) -> bool:
-    """Whether `a == b && c != 'd' || e == f` holds, for names of `values`."""
+    """Whether `a == b && c != 'd' && startsWith(g, 'h') || e` holds, for names of `values`."""
 
     def value(word: str) -> str:
         word = word.strip()
         return word[1:-1] if word.startswith("'") else values.get(word, "")
 
     def one(part: str) -> bool:
-        left, sign, right = re.split(r"(==|!=)", part)
+        if begins := re.fullmatch(r"\s*startsWith\((\S+), (\S+)\)\s*", part):
+            return value(begins[1]).lower().startswith(value(begins[2]).lower())
+        left, sign, right = (*re.split(r"(==|!=)", part), "!=", "''")[:3]
         return (value(left) == value(right)) is (sign == "==")
 
     return any(all(map(one, either.split("&&"))) for either in condition.split("||"))
@@ -68,21 +72,25 @@ def github(
     assert workflow["permissions"] == {}, "each job names its own rights"
     ran = Ran()
     known = {**values, **{f"secrets.{key}": value for key, value in secrets.items()}}
-    temp = clone.parent / f"{clone.name}-temp"
-    temp.mkdir()
-    (temp / "event.json").write_text(json.dumps(event))
     for key, job in workflow["jobs"].items():
         if not holds(job["if"], known):
             continue
+        assert job.get("needs") in (None, *ran.jobs)
+        if ran.jobs:  # each job has a machine of its own
+            code, said = run_to_end(["git", "clean", "-ffdxq"], clone, {})
+            assert code == 0, said
+        temp = clone.parent / f"{clone.name}-{key}"
+        temp.mkdir()
+        (temp / "event.json").write_text(json.dumps(event))
         ran.jobs.append(key)
         rights = job["permissions"].items()
         granted({right if level == "write" else f"{right}:read" for right, level in rights})
-        failed = False
+        failed, outputs = False, temp / "outputs"
         for step in job["steps"]:
             if UPLOAD.fullmatch(step.get("uses", "")):
                 folder, _, pattern = step["with"]["path"].removeprefix("${{ runner.temp }}/").partition("/")
                 ran.kept += sorted((temp / folder).glob(pattern))
-                known[f"steps.{step['id']}.outputs.artifact-url"] = KEPT if ran.kept else ""
+                known[f"steps.{step.get('id', '')}.outputs.artifact-url"] = KEPT if ran.kept else ""
                 continue
             if "uses" in step:
                 assert CHECKOUT.fullmatch(step["uses"]), step["uses"]
@@ -93,10 +101,17 @@ def github(
                 continue
             own = {one: _filled(text, known) for one, text in step.get("env", {}).items()}
             env = {**machine, **own, "RUNNER_TEMP": str(temp), "GITHUB_EVENT_PATH": str(temp / "event.json")}
+            outputs.write_text("")
+            env |= {"GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(temp / "summary")}
             code, said = run_to_end(["bash", "-e", "-c", step["run"]], clone, env)
+            for line in outputs.read_text().splitlines():
+                known[f"steps.{step.get('id', '')}.outputs.{line.partition('=')[0]}"] = line.partition("=")[2]
             ran.said += said
             failed = failed or code != 0
             ran.code = ran.code or code
+        ran.summary = (temp / "summary").read_text() if (temp / "summary").exists() else ""
+        for name, text in job.get("outputs", {}).items():
+            known[f"needs.{key}.outputs.{name}"] = _filled(text, known)
     return ran
 
 

@@ -42,6 +42,12 @@ class Thing:
     after the page was cut, so that a page may have fewer rows than asked for, with more pages behind it)."""
     edits: int = 0
     author: str = "mallory"
+    at: str = "2026-11-23T20:00:00Z"
+    repository: str | None = "team/sweeps"
+    """GitHub: where the branch of a request lies; None: the fork was deleted."""
+    target: str = "main"
+    decision: str | None = None
+    """GitHub: what reviewers decided; None: the branch asks for none."""
 
 
 @dataclass
@@ -101,6 +107,10 @@ class Forge:
     comments: list[Thing] = field(default_factory=list)
     statuses: list[Thing] = field(default_factory=list)
     issues: list[Thing] = field(default_factory=list)
+    runs: list[Thing] = field(default_factory=list)
+    """GitHub: the runs of workflows for requests, the newest last: `name` the file, `edits` how often started again."""
+    people: dict[str, str] = field(default_factory=dict)
+    """GitHub: login → what that user may do: admin, write, read, none."""
     commits: set[str] = field(default_factory=set)
     protected: set[str] = field(default_factory=set)
     """GitLab: commits of a branch that this token's role may neither push nor merge to."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from tests.simulators.forges.core import (
     TOKEN,
@@ -28,6 +29,10 @@ STATUSES_OF_ONE = 1000
 """OpenAPI, repos/create-commit-status: so many for each commit and context, then a validation error."""
 _ID = "/repositories/1300192"
 """The `link` header names a repository by its id, and no client has that (docs: using-pagination-in-the-rest-api)."""
+_DECISION = re.compile(
+    r"query\(\$(\w+):String!,\$(\w+):String!,\$(\w+):Int!\)\{repository\(owner:\$\1,name:\$\2\)"
+    r"\{pullRequest\(number:\$\3\)\{reviewDecision\}\}\}"
+)
 _REST: list[Route] = []
 _GRAPHQL: list[Route] = []
 
@@ -91,7 +96,23 @@ def _page(rows: list[Any], call: Call) -> list[Any]:
 
 def _user(login: str) -> dict[str, Any]:
     """OpenAPI: simple-user. A bot's login ends in [bot], which no user's can."""
-    return {"login": login, "id": sum(login.encode()), "type": "Bot" if login.endswith("[bot]") else "User"}
+    return {"login": login, "id": user_id(login), "type": "Bot" if login.endswith("[bot]") else "User"}
+
+
+def user_id(login: str) -> int:
+    """The number of a user. A login can be given up, and taken by another user."""
+    return sum(login.encode())
+
+
+@route(_REST, r"GET /collaborators/([^/]+)/permission")
+def _permission(forge: Forge, call: Call) -> tuple[int, Any]:
+    """OpenAPI: repos/get-collaborator-permission-level. `permission` has four values: maintain is write, triage is
+    read; of a public repository each user may read. No such user: 404. Needs metadata, which each token has."""
+    login = unquote(call.at[0])
+    if login not in forge.people:
+        raise Refused(404, f"{login} is not a user")
+    permission = {"maintain": "write", "triage": "read"}.get(forge.people[login], forge.people[login])
+    return 200, {"permission": permission, "role_name": forge.people[login], "user": _user(login)}
 
 
 _COMMENTS = "pull-requests issues"
@@ -107,8 +128,48 @@ def _comment(one: Thing) -> dict[str, Any]:
         "user": _user(one.author),
         "author_association": association,
         "performed_via_github_app": app,
-        "created_at": "2026-11-23T20:00:00Z",
+        "created_at": one.at,
     }
+
+
+@route(_REST, r"GET /issues/comments/(\d+)", needs=_COMMENTS)
+def _one_comment(forge: Forge, call: Call) -> tuple[int, Any]:
+    for one in forge.comments:
+        if one.id == int(call.at[0]):
+            return 200, _comment(one)
+    raise Refused(404, "Not Found")
+
+
+@route(_REST, r"GET /pulls/(\d+)", needs="pull-requests")
+def _pull(forge: Forge, call: Call) -> tuple[int, Any]:
+    """OpenAPI: pull-request. A merged one is closed, too; `head.repo` is null where the fork was deleted."""
+    one = forge.requests.get(int(call.at[0]))
+    if one is None:
+        raise Refused(404, "Not Found")
+    head = {"ref": "a-branch", "sha": one.head, "repo": {"full_name": one.repository} if one.repository else None}
+    base = {"ref": one.target, "repo": {"full_name": forge.repository}}
+    state = "open" if one.state == "open" else "closed"
+    return 200, {"number": one.number, "state": state, "merged": bool(one.merged), "head": head, "base": base}
+
+
+@route(_REST, r"GET /actions/workflows/([^/]+)/runs", query="event head_sha status per_page page", needs="actions")
+def _runs(forge: Forge, call: Call) -> tuple[int, Any]:
+    """OpenAPI: actions/list-workflow-runs. The newest first; `head_sha` of a request's run is the request's commit."""
+    rows = [one for one in reversed(forge.runs) if one.name == call.at[0] and call.query.get("head_sha") == one.commit]
+    if not any(one.name == call.at[0] for one in forge.runs):
+        raise Refused(404, "Not Found")
+    shown = [{"id": one.id, "status": one.state, "html_url": f"https://forge.invalid/runs/{one.id}"} for one in rows]
+    return 200, {"total_count": len(rows), "workflow_runs": _page(shown, call)}
+
+
+@route(_REST, r"POST /actions/runs/(\d+)/rerun", body="enable_debug_logging", needs="actions")
+def _rerun(forge: Forge, call: Call) -> tuple[int, Any]:
+    """docs: re-running-workflows-and-jobs: up to 30 days after, by the commit, rights and secrets of the first time."""
+    (run,) = (one for one in forge.runs if one.id == int(call.at[0]))
+    if run.state != "completed":
+        raise Refused(403, "This workflow is already running")
+    run.edits, run.state = run.edits + 1, "queued"
+    return 201, {}
 
 
 @route(_REST, r"GET /issues/(\d+)/comments", query="since per_page page", needs=_COMMENTS)
@@ -151,6 +212,7 @@ def _status(one: Thing) -> dict[str, Any]:
         "description": one.body,
         "context": one.name,
         "creator": _user(one.author),
+        "created_at": one.at,
     }
 
 
@@ -262,7 +324,15 @@ def _viewer(forge: Forge, call: Call) -> tuple[int, Any]:
     bot's login (marocchino/sticky-pull-request-comment#332). A refused question is a 200 with `errors`."""
     if not call.path.startswith("/api/graphql"):
         raise Refused(404, "Not Found")
-    if "".join(call.body.get("query", "").split()) not in ("query{viewer{login}}", "{viewer{login}}"):
+    asked = "".join(call.body.get("query", "").split())
+    if found := _DECISION.fullmatch(asked):
+        names = call.body.get("variables") or {}
+        if f"{names.get(found[1])}/{names.get(found[2])}" != forge.repository:
+            return 200, {"data": {"repository": None}, "errors": [{"type": "NOT_FOUND", "message": "no repository"}]}
+        forge.need(frozenset({"pull-requests"}), writing=False)
+        one = forge.requests[names[found[3]]]
+        return 200, {"data": {"repository": {"pullRequest": {"reviewDecision": one.decision}}}}
+    if asked not in ("query{viewer{login}}", "{viewer{login}}"):
         return 200, {"errors": [{"type": "undefinedField", "message": "a question that this simulator does not know"}]}
     return 200, {"data": {"viewer": {"login": forge.me}}}
 

@@ -17,6 +17,7 @@ TAKES = {
     "gitlab": WRITES,
     "review": ("folder",),
     "reviewed": ("folder", "only", "digest"),
+    "asked": ("folder",),
     "up": ("folder",),
     "verify": ("stack",),
     "destroy": ("stack",),

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from sweepstack.core.paths import docs_page
 from sweepstack.extensions.pipelines import from_templates
 
-FILES = ("review", "up", "by-hand", "nightly")
+FILES = ("review", "up", "comment", "by-hand", "nightly")
 FOLDER = ".github/workflows"
+REVIEWS = "sweeps-review.yml"
 VALUE = "${{{{ secrets.{} }}}}"
 
 
@@ -19,7 +20,7 @@ def command(
     force: bool = False,
     json: bool = False,
 ) -> int:
-    """Write the workflows: review of each request, `up` on merge, verify and destroy by hand, a look every night."""
+    """Write the workflows: review of each request, `up` on merge or by comment, verify, destroy, a look each night."""
     root = from_templates.repository()
     words = {"setup": from_templates.set_up(root, setup), "branch": from_templates.main_branch(root, branch)}
     files = {

@@ -19,10 +19,10 @@ MOST_SUMMARY = 250_000
 ISSUE = "<!-- sweepctl nightly -->"
 
 
-def signed(text: str, job: ForgeJob, at: str, page: str, pages: str) -> str:
+def signed(text: str, job: ForgeJob, head: str, at: str, page: str, pages: str) -> str:
     """The text, and at its end of which commit it is, when it was made and by which job; with a page, and an address
     where it is kept, a link to that."""
-    last = f"\nOf commit {job.head[:12]}{', ' + at if at else ''}, by [this job]({job.url}).\n"
+    last = f"\nOf commit {head[:12]}{', ' + at if at else ''}, by [this job]({job.url}).\n"
     if page and _ADDRESS.fullmatch(pages):
         last += f"[The same as a page]({pages}) (`{page}`), kept for 30 days.\n"
     return clipped(text, MOST - len(last)) + last
@@ -42,7 +42,7 @@ def command(folder: Path, pages: str = "", json: bool = False) -> int:
     """Post the comment and the status of each stack, or the one issue of the night. Repeats nothing that is there."""
     job, client = here()
     result = Result.read(folder)
-    _summary(result)  # first: it needs no forge that answers
+    summarize(*_texts(result))  # first: it needs no forge that answers
     out, done = Out(as_json=json), []
     if result.kind == "nightly":
         forge = client()
@@ -58,26 +58,34 @@ def command(folder: Path, pages: str = "", json: bool = False) -> int:
     return YES
 
 
-def _summary(result: Result) -> None:
-    """Adds the texts to the summary of GitHub's job, where there is one: a job without a request has no comment."""
+def summarize(*texts: str) -> None:
+    """Adds texts to the summary of GitHub's job, where there is one: a job without a request has no comment."""
     place = os.environ.get(SUMMARY)
     if place:
-        texts = [one.body for one in result.stacks] if result.kind != "nightly" else [result.body]
         with open(place, "a", encoding="utf-8") as file:
             file.write(clipped("\n".join(texts), MOST_SUMMARY))
+
+
+def _texts(result: Result) -> list[str]:
+    """What a step did; and the reviews that it was held to, below all of that."""
+    if result.kind == "nightly":
+        return [result.body]
+    reviews = [one.review for one in result.stacks if one.review]
+    return [one.body for one in result.stacks] + [f"## What it was held to\n\n{review}" for review in reviews]
 
 
 def _stacks(job: ForgeJob, forge: Forge, result: Result, pages: str) -> list[str]:
     done = []
     for one in result.stacks:
         change = one.change if one.change is not None else job.change
+        head = one.head or job.head
         if change is not None:
             # `up` says what it did below the review, in a comment of its own: so the review stays to be read.
             line = marker(one.stack, result.kind)
-            forge.comment(change, line, signed(f"{line}\n{one.body}", job, result.at, one.page, pages))
+            forge.comment(change, line, signed(f"{line}\n{one.body}", job, head, result.at, one.page, pages))
             done.append(f"comment of {one.stack} on {change}")
         # The status comes last: where it stands, the comment does.
-        forge.set_status(job.head, status_name(result.kind, one.stack), STATES[one.code], status_text(one), job.url)
+        forge.set_status(head, status_name(result.kind, one.stack), STATES[one.code], status_text(one), job.url)
         done.append(f"status of {one.stack}: {one.words}")
     if result.kind == "review" and job.change is not None:
         done += _outdated(forge, job.change, {one.stack for one in result.stacks})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from sweepstack.cli.output import NO, UNSURE, YES, Out, aside
 from sweepstack.extensions.pipelines import steps
 from sweepstack.extensions.pipelines.changes import superseded
 from sweepstack.extensions.pipelines.commands.ci.review import reviewed
+from sweepstack.extensions.pipelines.comments import take_over
 from sweepstack.extensions.pipelines.forge import here
 from sweepstack.extensions.pipelines.steps import REVIEWED, StackResult
 from sweepstack.onbox.common.errors import No
@@ -55,7 +58,7 @@ def command(folder: Path, json: bool = False) -> int:
 
 def _told(stack: str, asked: dict[str, Any], code: int, words: str, body: str = "", digest: str = "") -> StackResult:
     body = f"**`pulumi up` of {stack}: {words}.**\n\n{body}"
-    return StackResult(stack, code, words, body, digest, asked.get("change"))
+    return StackResult(stack, code, words, body, digest, asked.get("change"), head=asked.get("head") or "")
 
 
 def cut(stack: str, begun: bool, asked: dict[str, Any]) -> StackResult:
@@ -74,15 +77,35 @@ def _of(root: Path, env: dict[str, str], into: Path, branch: str, stack: str, as
         return told(YES, f"left as it is: the newer commit {later[:12]} was brought up")
     if not digest:
         return told(NO, "not brought up: it was not reviewed", f"{asked.get('why')}. {_by_hand(stack)}\n")
+    if (head := asked.get("head")) and (why := take_over(root, branch, stack, head)):
+        return told(NO, "not brought up by a comment", f"Why: {why}.\n")
     if steps.open_stack(root, env, stack):
         return told(UNSURE, "not brought up: the backend could not be asked")
     now = reviewed(root, env, into, stack, "--expect", digest)
+    done = _held(root, env, branch, told, asked, now)
+    return replace(done, review=now.body if now.code == YES else "")
+
+
+def _held(
+    root: Path,
+    env: dict[str, str],
+    branch: str,
+    told: Callable[..., StackResult],
+    asked: dict[str, Any],
+    now: StackResult,
+) -> StackResult:
+    """Brings up what the review of now lets go."""
+    stack, digest = now.stack, str(asked["digest"])
     # A newer merge does not keep back what was reviewed: its own review counts this change as made.
-    if now.code == NO and superseded(root, branch, stack):
+    if now.code == NO and not asked.get("head") and superseded(root, branch, stack):
         return told(YES, "left to the run of a newer commit that changes it")
+    # As where a comment on the request, or this job before, brought it up.
+    if now.code == NO and steps.differs(root, env, stack).code == YES:
+        return told(YES, "up already: nothing changes")
     if now.code != YES:
         words = "the change is another one now, or may not go on" if now.code == NO else "it could not be told"
-        body = f"{_by_hand(stack, now.digest)}\n\n{now.body}"
+        again = "" if asked.get("head") else f"{_by_hand(stack, now.digest)}\n\n"
+        body = f"{again}{now.body}"
         return told(now.code, f"not brought up: {words}", body, now.digest)
     ended = steps.pulumi(root, env, "up", "--yes", "--skip-preview", "--stack", stack, "--non-interactive").code
     if ended:
