@@ -60,6 +60,18 @@ def test_the_written_files_are_safe(project: Path) -> None:
     assert review_file["jobs"]["fork"]["if"] == f"github.event_name == 'pull_request' && {own.replace('==', '!=')}"
     assert set(review_file[True]) == {"pull_request", "merge_group"}
     assert review_file["jobs"]["fork"]["permissions"] == {}
+    comment_file = yaml.safe_load((project / ".github/workflows/sweeps-comment.yml").read_text())
+    assert comment_file[True] == {"issue_comment": {"types": ["created"]}}
+    asked, brought = (comment_file["jobs"][name] for name in ("asked", "up"))
+    assert "environment" not in asked
+    assert "secrets." not in str(asked)
+    up_file = yaml.safe_load((project / ".github/workflows/sweeps-up.yml").read_text())
+    assert brought["concurrency"] == up_file["concurrency"], "beside no other up"
+    assert brought["environment"] == "sweeps"
+    runs = [step.get("run", "").partition(" ci ")[2].partition(" ")[0] for step in brought["steps"]]
+    assert [run for run in runs if run] == ["asked", "up", "post"], (
+        "GitHub is asked once more before the keys are there"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -132,6 +133,10 @@ def refused(said: Said, words: str, *, answered: bool) -> None:
 def test_one_who_may_not_write_gets_nothing_done(said: Said, login: str) -> None:
     said.event["comment"]["user"] |= {"login": login, "id": user_id(login)}
     refused(said, "may not write to this repository", answered=False)
+    (asked,) = [one for one in said.forge.asked if "/collaborators/" in one]
+    assert asked.endswith(f"/repos/team/sweeps/collaborators/{quote(login, safe='')}/permission"), (
+        "nothing else is asked"
+    )
 
 
 def test_a_login_that_another_user_took_is_not_that_user(said: Said) -> None:
