@@ -21,7 +21,7 @@ from scripts.lib.engine_build import compile_package, fetch_modules, go_tools, o
 from scripts.lib.places import Places
 from tests.extensions.pipelines.site import Site, github_event
 from tests.extensions.pipelines.test_lint import workflows
-from tests.extensions.pipelines.test_story import FILES, begin, reviewed_and_up, to_the_end
+from tests.extensions.pipelines.test_story import FILES, begin, by_comment, reviewed_and_up, to_the_end
 from tests.extensions.pipelines.workflows import KEPT, Ran, run_to_end
 from tests.s3.server import S3Server
 from tests.simulators.forges import TOKEN, serving
@@ -130,9 +130,11 @@ def test_act_runs_the_whole_story(tools: Path, server: S3Server, tmp_path: Path)
         return ran
 
     with serving("github") as forge:
+        forge.rights.add("actions")  # act knows no job's permissions; test_story.py holds each job to its own
         site = Site(tmp_path, forge, server, by_act)
         begin(site, "github")
         reviewed_and_up(site)
+        by_comment(site)
         to_the_end(site)
 
 

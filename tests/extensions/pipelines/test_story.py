@@ -135,6 +135,8 @@ def reviewed_and_up(site: Site) -> None:
 def by_comment(site: Site) -> None:
     """One more cell by request → a stranger's comment → a review made anew → up by comment → merge: nothing is left."""
     site.number, forge = 11, site.forge
+    others = ["sweeps-comment.yml"]
+    """What a runner of others says: the file, and it keeps no summary."""
     forge.people = {"ann": "write", "mallory": "read"}
     site.stack_file("0, 1")
     head = site.push("more", "Another cell")
@@ -144,16 +146,18 @@ def by_comment(site: Site) -> None:
     digest = status.body.partition("; ")[2]
     for who, text in (("mallory", f"/sweep up {digest}"), ("ann", f"/sweep up {digest}\n$(touch {site.base}/pwned)")):
         ran = site.comment(text, who)
-        assert (ran.jobs, ran.code) == (["asked"], 1), str(ran)
+        assert (ran.jobs in (["asked"], others), ran.code) == (True, 1), str(ran)
     assert not (site.base / "pwned").exists()
     forge.runs.append(Thing(forge.next_id(), name="sweeps-review.yml", commit=head, state="completed"))
     ran = site.comment("/sweep review")
-    assert (ran.jobs, ran.code, forge.runs[0].edits) == (["asked"], 0, 1), str(ran)
+    assert (ran.jobs in (["asked"], others), ran.code, forge.runs[0].edits) == (True, 0, 1), str(ran)
+    assert forge.newest(head, f"sweepctl up: {STACK}") is None
 
     ran = site.comment(f"/sweep up {digest}")
-    assert (ran.jobs, ran.code) == (["asked", "up"], 0), str(ran)
-    assert "What it was held to" in ran.summary
-    assert "1 cell more" in ran.summary, ran.summary
+    assert (ran.jobs in (["asked", "up"], others), ran.code) == (True, 0), str(ran)
+    if ran.jobs != others:
+        assert "What it was held to" in ran.summary
+        assert "1 cell more" in ran.summary, ran.summary
     up = forge.newest(head, f"sweepctl up: {STACK}")
     assert up is not None
     assert up.state == "success"
@@ -161,15 +165,16 @@ def by_comment(site: Site) -> None:
     assert not site.leaks(ran.said + ran.summary)
     ran = site.run("schedule")
     look = f"pulumi preview --expect-no-changes --stack {STACK}`"
-    assert f"{look} | could not tell" in ran.summary, ran.summary
-    assert "seed1" in ran.summary, "the main branch lacks a cell that is up, and no `up` may leave one out"
+    (night,) = [one.body for one in forge.issues if one.state == "open"]
+    assert f"{look} | could not tell" in night, night
+    assert "seed1" in night, "the main branch lacks a cell that is up, and no `up` may leave one out"
 
     before, after = site.merge("more")
     ran = site.run("push", before=before, after=after)
     assert ran.code == 0, str(ran)
     assert "up already: nothing changes" in ran.said
     ran = site.run("schedule")
-    assert f"{look} | fine" in ran.summary, ran.summary
+    assert f"{look} | fine" in forge.issues[0].body
 
 
 def to_the_end(site: Site) -> None:
@@ -215,7 +220,8 @@ def to_the_end(site: Site) -> None:
     assert ran.code == 0, str(ran)
 
     ran = site.run("schedule")
-    assert len(site.forge.issues) == (ran.code != 0), str(ran)
+    open_ones = [one for one in site.forge.issues if one.state == "open"]
+    assert len(open_ones) == (ran.code != 0), str(ran)
     ran = site.run("workflow_dispatch", "destroy", stack=STACK)
     assert ran.code == 0, str(ran)
     assert site.boxes() == []
