@@ -319,7 +319,6 @@ def shapes_below(shape: Any) -> set[Any]:
 def template() -> dict[str, Callable[[], str]]:
     """The files of templates/sweepstack, for `pulumi new`: what `sweepctl init` writes, its name a placeholder."""
     from sweepstack.cli.commands.init import new_files
-    from sweepstack.core.version import VERSION
 
     about = """\
 template:
@@ -335,7 +334,6 @@ template:
     files["Pulumi.yaml"] = files["Pulumi.yaml"].replace("path: .venv/bin", "path: plugins")
     plugin = '#!/bin/sh\n# The plugin that came with the package.\nexec "${0%/*}/../.venv/bin/${0##*/}" "$@"\n'
     files |= {f"plugins/pulumi-resource-{name}": plugin for name in ("sweepstack", "command")}
-    files["requirements.txt"] = f"sweepstack[examples]>={VERSION}\n"
     return {f"../templates/sweepstack/{name}": functools.partial(str, text) for name, text in files.items()}
 
 

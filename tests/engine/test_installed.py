@@ -45,10 +45,9 @@ def test_a_wheel_begins_a_project_whose_engine_finds_the_plugin(project: Project
     schema = schema_of(project.folder / ".venv" / "bin" / "pulumi-resource-sweepstack", tmp_path, project.env)
     assert_whole(schema)
     assert schema["version"] == "7.1.0"
-    again = project.run("sweepctl", "init")
-    assert again.rc == 1
-    assert "Pulumi.yaml" in again.err
-    assert "there already, so nothing was written" in again.err
+    kept = {path: path.read_bytes() for path in project.folder.glob("*.*") if path.is_file()}
+    assert ok(project.run("sweepctl", "init")).out.startswith("this folder is a project already, and stays as it is\n")
+    assert kept == {path: path.read_bytes() for path in kept}
 
     launcher = project.folder / ".venv" / "bin" / "pulumi"
     launcher.write_text(launcher.read_text() + "# of version 7.0.0\n")
@@ -59,6 +58,31 @@ def test_a_wheel_begins_a_project_whose_engine_finds_the_plugin(project: Project
     launcher.unlink()  # as for another person, who has only cloned the project
     checks = project.run("sweepctl", "doctor", "--json").json()["checks"]
     assert {check["name"] for check in checks if "sweepctl init" in check["fix"]} == {"backend", "passphrase"}
+
+
+def test_another_person_clones_the_project_and_types_two_commands(project: Project, tmp_path: Path) -> None:
+    """Those that `init` named. From a folder of wheels in place of PyPI, and without what the package depends on."""
+    project.make_environment()
+    wheel = build(tmp_path, "7.1.0")
+    project.install(wheel)
+    said = ok(project.run("sweepctl", "init")).out
+    ok(project.shell("git init -q", "git add -A", "git -c user.name=a -c user.email=a@b commit -qm begun"))
+    other = Project(tmp_path / "bob", tmp_path / "bob" / "clone", project.env | {"HOME": str(tmp_path / "bob")})
+    other.base.mkdir(exist_ok=True)
+    ok(project.run("git", "clone", "-q", ".", str(other.folder)))
+    assert "sweepstack[examples]==7.1.0" in (other.folder / "requirements.txt").read_text()
+    other.make_environment()
+    way = said.partition("another person types in one, before pulumi:\n")[2].splitlines()
+    made, installed = way[0].strip().split(" && ")
+    begins = way[1].strip()
+    assert made == "python3 -m venv .venv"
+    words = f"--no-deps --no-index --find-links {wheel.parent} -r"
+    first = ok(other.shell(installed.replace(".venv/bin/pip", ".venv/bin/python -m pip").replace("-r", words), begins))
+    assert "next   pulumi stack select --create sweep-a\n       pulumi preview --stack sweep-a" in first.text
+    then = ok(other.shell("export PATH=$PWD/.venv/bin:$PATH", "pulumi stack select --create sweep-a && pulumi preview"))
+    assert "+ 8 to create" in then.text
+    changed = ok(other.run("git", "status", "--porcelain", "--untracked-files=all")).out
+    assert changed.split() == ["M", "stacks/Pulumi.sweep-a.yaml"], "the engine's salt alone"
 
 
 @pytest.mark.proof  # the loop from a checkout: test_loop.py; states of older versions: tests/golden

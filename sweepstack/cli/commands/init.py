@@ -17,8 +17,9 @@ from sweepstack.cli import launcher
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
-from sweepstack.config.edit.stack_file import valid_stack_name
+from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
 from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
+from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import No, Unsure
 from sweepstack.operations.sweep.target import Target
 
@@ -52,7 +53,13 @@ from components.program import one_message, program
 with one_message():
     program(Path(__file__).resolve().parent).export()
 '''
-IGNORED = (".venv/", "__pycache__/", "results/", "report-*.html")
+LINES = {
+    ".gitignore": (".venv/", "__pycache__/", "results/", "report-*.html"),
+    "requirements.txt": (f"sweepstack[examples]=={VERSION}",),
+}
+"""Files that a repository may have already: what is added to them."""
+CLONED = ("python3 -m venv .venv && .venv/bin/pip install -r requirements.txt", ".venv/bin/sweepctl init")
+"""What another person types in a clone, before `pulumi`."""
 SWEEP = """\
 # {name}: a sweep on this machine. Preview it (free): pulumi preview --stack {name}
 config:
@@ -89,6 +96,7 @@ config:
     pull_to: ~/sweeps/{name}               # records: which sweeps used them, what was approved; not a sweep's folder
 """
 OWN_JOB = {
+    "sweepstack[examples]": "sweepstack",
     f"workdir: {EXAMPLE}            #": "workdir: .                          #",
     "{seed} --epochs {epochs} --out": "{seed} --out",
     "base: {epochs: 20}                  #": "base: {}                            #",
@@ -96,7 +104,7 @@ OWN_JOB = {
     "metrics.json:      {load: json, keys: [test_accuracy], finite: report}": "metrics.json: {load: json}",
     "    metrics: {file": "    # metrics: {file",
 }
-"""What of the stack file is the example's, and what stands there for a job of one's own."""
+"""What of these files is the example's, and what stands there for a job of one's own."""
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 """What YAML takes for something else than text."""
 
@@ -114,8 +122,9 @@ def command(
 ) -> int:
     """Write a project into this folder, or with NAME a stack file.
 
-    A project is Pulumi.yaml, the program, a sweep on this machine, and its job. In a folder with files it asks whether
-    the example is wanted, too; without a terminal one of the options says so.
+    A project is Pulumi.yaml, the program, a sweep on this machine, and its job. It asks what to begin with: the
+    example, the script that is here, or a stack that exists; without a terminal one of the options says so. In a clone
+    of a project it sets up what a clone lacks.
     """
     if name is not None and example is None:
         return stack_file(name, store, Out(as_json=json))
@@ -133,26 +142,28 @@ def project(example: bool | None, root: Path, out: Out) -> int:
     if sys.prefix == sys.base_prefix:
         why = "sweepctl is not in a virtual environment, and the engine starts the program in one"
         raise No(why, ["python3 -m venv .venv && .venv/bin/pip install 'sweepstack[examples]'"])
+    if _is_project(root):
+        return clone(root, out)
     files = _files(root)
-    if example is None and not any((root / name).exists() for name in ("Pulumi.yaml", EXAMPLE)):
-        example = _wants_example(root, ask=sys.stdin.isatty() and not out.as_json)
-    if example is False:
-        files = {name: _own_job(text) for name, text in files.items() if not name.startswith(EXAMPLE)}
-    if there := [name for name in files if (root / name).exists() and name != ".gitignore"]:
-        if _is_project(root) and (command := launcher.install()):
-            out.document({"files": [_shown(command, root)], "next": []})
-            out.line(f"wrote {_shown(command, root)}; this folder is a project already, and stays as it is")
+    if example is None:
+        beginning = _beginning(root, ask=sys.stdin.isatty() and not out.as_json)
+        if beginning == "existing":
+            out.line("nothing was written: a stack that exists has its project in a repository")
+            out.next(["git clone URL && cd NAME    (the repository)", *CLONED])
             return YES
+        example = beginning == "example"
+    if not example:
+        files = {name: _own_job(text) for name, text in files.items() if not name.startswith(EXAMPLE)}
+    if there := [name for name in files if (root / name).exists() and name not in LINES]:
         raise No(f"{', '.join(there)}: there already, so nothing was written", ["run it in an empty folder"])
     written = []
     for name, text in files.items():
         path = root / name
-        if path.exists():  # .gitignore
-            text = path.read_text(encoding="utf-8")
-            lines = [line for line in IGNORED if line not in text.splitlines()]
-            if not lines:
+        if path.exists():  # one of LINES
+            before = path.read_text(encoding="utf-8")
+            if not (lines := _lacking(before.splitlines(), text.splitlines())):
                 continue
-            text = "\n".join([*filter(None, [text.removesuffix("\n")]), *lines, ""])
+            text = "\n".join([*filter(None, [before.removesuffix("\n")]), *lines, ""])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         written.append(name)
@@ -161,17 +172,50 @@ def project(example: bool | None, root: Path, out: Out) -> int:
     following = [f"pulumi stack init {STACK}", f"pulumi preview --stack {STACK}", f"pulumi up --stack {STACK}"]
     if shutil.which("pulumi") is None:
         following.insert(0, f"{engine_fix()}, then sweepctl init")
-    out.document({"files": written, "next": following})
+    out.document({"files": written, "next": following, "in_a_clone": list(CLONED) if _inside(root) else []})
     for name in written:
         out.line(f"wrote {name}")
-    if example is False:
+    if not example:
         out.line(f"edit     stacks/Pulumi.{STACK}.yaml: run, cells and artifacts are of no job yet")
-    if not _inside(root):
+    if _inside(root):
+        out.line("clones   another person types in one, before pulumi:")
+        for line in CLONED:
+            out.line(f"         {line}")
+    else:
         out.line(
             f"note     Pulumi.yaml names {sys.prefix}, which is outside of this folder: another person has another"
         )
     out.next(following)
     return YES
+
+
+def clone(root: Path, out: Out) -> int:
+    """Sets up what a clone of a project lacks, and names its stacks. Changes no file of the project."""
+    stacks = StackFile.stacks(root)
+    command = launcher.install()
+    out_of = f"wrote {_shown(command, root)}; " if command else ""
+    following = [] if shutil.which("pulumi") or command else [f"{engine_fix()}, then sweepctl init"]
+    if stacks:
+        name = stacks[0] if len(stacks) == 1 else "NAME"
+        which = f"    (its stacks: {', '.join(stacks)})" if len(stacks) > 1 else ""
+        following += [f"pulumi stack select --create {name}{which}", f"pulumi preview --stack {name}"]
+    else:
+        following.append("sweepctl init NAME    (a stack)")
+    out.document({"files": [_shown(command, root)] if command else [], "stacks": stacks, "next": following})
+    out.line(f"{out_of}this folder is a project already, and stays as it is")
+    out.next(following)
+    return YES
+
+
+def _lacking(before: list[str], lines: list[str]) -> list[str]:
+    """Those of the lines that a file lacks. A requirement in any spelling is there."""
+    named = {_requirement(line) for line in before}
+    return [line for line in lines if _requirement(line) not in named]
+
+
+def _requirement(line: str) -> str:
+    """`sweepstack` of `sweepstack[s3] >= 0.1`; any other line as it is."""
+    return "sweepstack" if re.match(r"\s*sweepstack(?![\w.-])", line) else line
 
 
 def _files(root: Path) -> dict[str, str]:
@@ -185,7 +229,7 @@ def new_files(name: str, prefix: Path, example: Path) -> dict[str, str]:
     return {
         "Pulumi.yaml": PROJECT.format(name=name, venv=_scalar(prefix), bin=_scalar(prefix / "bin")),
         "__main__.py": PROGRAM,
-        ".gitignore": "\n".join([*IGNORED, ""]),
+        **{name: "\n".join([*lines, ""]) for name, lines in LINES.items()},
         f"stacks/Pulumi.{STACK}.yaml": SWEEP.format(name=STACK),
         **{
             f"{EXAMPLE}/{path.name}": path.read_text(encoding="utf-8")
@@ -211,22 +255,25 @@ def _scalar(path: Path) -> str:
     return text if re.fullmatch(r"[\w./-]+", text, re.ASCII) else json_text.dumps(text, ensure_ascii=False)
 
 
-def _wants_example(root: Path, *, ask: bool) -> bool:
-    """Whether the example is wanted: always in an empty folder. Raises No where that has to be said."""
+def _beginning(root: Path, *, ask: bool) -> str:
+    """`example`, `own` or `existing`. Without a terminal the example, in an empty folder. Raises No where that has to
+    be said."""
     here = sorted(path.name for path in root.iterdir() if not path.name.startswith(".") and not _is_venv(path))
-    if not here:
-        return True
     files = ", ".join(here[:3]) + (" …" if here[3:] else "")
-    said = (
-        answer(f"This folder has files ({files}). Write the example into {EXAMPLE}, too? Type yes or no: ")
-        if ask
-        else ""
-    )
-    if said not in ("yes", "no"):
-        why = f"this folder has files ({files}): whether the example is to be written into {EXAMPLE}, too, was not said"
-        own = "sweepctl init --no-example    (for the job that is here)"
-        raise No(f"{why}. Nothing was written", [own, "sweepctl init --example"])
-    return said == "yes"
+    if ask:
+        own = f"the script that is here, among {files}" if here else "a script of yours, to be copied here"
+        said = answer(
+            f"What does it begin with? example: a job to try it out, in {EXAMPLE}; own: {own}; existing: a stack that "
+            "has a project elsewhere. Type example, own or existing: "
+        )
+        if said in ("example", "own", "existing"):
+            return said
+        raise No(f'"{said}" is none of example, own, existing. Nothing was written', ["sweepctl init"])
+    if not here:
+        return "example"
+    why = f"this folder has files ({files}): whether the example is to be written into {EXAMPLE}, too, was not said"
+    own = "sweepctl init --no-example    (for the job that is here)"
+    raise No(f"{why}. Nothing was written", [own, "sweepctl init --example"])
 
 
 def _is_venv(path: Path) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sweepstack.cli import launcher
 from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import No
 
 
@@ -66,11 +67,56 @@ def test_a_folder_with_files_is_asked_about(root: Path, monkeypatch: pytest.Monk
         "sweepctl init --example",
     ]
     assert sorted(path.name for path in root.iterdir()) == [".gitignore", "train.py"]
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr(init, "answer", lambda question: "no")
-    assert init.command() == 0
+    assert init.command(example=False) == 0
     assert not (root / "examples").exists()
     assert (root / ".gitignore").read_text() == "*.bin\n__pycache__/\n.venv/\nresults/\nreport-*.html\n"
+
+
+BEGINNINGS = {"example": {"examples", "Pulumi.yaml"}, "own": {"Pulumi.yaml"}, "existing": set()}
+
+
+@pytest.mark.parametrize("said", [*BEGINNINGS, "yes", ""])
+def test_it_asks_what_to_begin_with(
+    root: Path, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "train.py").write_text("x")
+    asked: list[str] = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(init, "answer", lambda question: asked.append(question) or said)
+    if said not in BEGINNINGS:
+        with pytest.raises(No, match=r"is none of example, own, existing\. Nothing was written"):
+            init.command()
+    else:
+        assert init.command() == 0
+    written = {path.name for path in root.iterdir()} & {"examples", "Pulumi.yaml"}
+    assert written == BEGINNINGS.get(said, set())
+    assert "train.py" in asked[0]
+    assert ("git clone URL" in capsys.readouterr().out) is (said == "existing")
+
+
+def test_a_requirement_that_is_there_stays_as_it_is(root: Path) -> None:
+    (root / "requirements.txt").write_text("numpy\nsweepstack[runpod] >= 0.1")
+    assert init.command(example=False) == 0
+    assert (root / "requirements.txt").read_text() == "numpy\nsweepstack[runpod] >= 0.1"
+    (root / "Pulumi.yaml").unlink()
+    (root / "__main__.py").unlink()
+    (root / "stacks" / "Pulumi.sweep-a.yaml").unlink()
+    (root / "requirements.txt").write_text("sweepstack-other")
+    assert init.command(example=True) == 0
+    assert (root / "requirements.txt").read_text() == f"sweepstack-other\nsweepstack[examples]=={VERSION}\n"
+
+
+def test_a_clone_stays_as_it_is_and_is_told_its_stacks(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init.command() == 0
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert init.command() == 0
+    assert "stays as it is" in (said := capsys.readouterr().out)
+    assert "pulumi stack select --create sweep-a" in said
+    (root / "stacks" / "Pulumi.b.yaml").write_text("config: {}\n")
+    assert init.command() == 0
+    assert "pulumi stack select --create NAME    (its stacks: b, sweep-a)" in capsys.readouterr().out
+    assert before.items() <= {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}.items()
 
 
 def test_the_stack_file_of_a_job_of_ones_own_has_nothing_of_the_example(root: Path) -> None:
