@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from components.approval import approval_for, approval_to_leave
 from components.platforms import ssh
-from components.resources import Box, Gate, Identity, Queue
+from components.resources import Box, Component, Gate, Identity, Queue
 from components.volume import DurableMount
 from sweepstack.core.foreign_cells import elsewhere_text
 from sweepstack.core.job import JobInput, Smoke
@@ -33,7 +33,7 @@ class Code:
     lack: str = ""
 
 
-class BoxComponent(pulumi.ComponentResource):
+class BoxGroup(Component):
     """One box of the sweep. Costs money from the moment it is created until its delete is proved."""
 
     box: Box
@@ -51,7 +51,7 @@ class BoxComponent(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         name = box_plan.name
-        super().__init__("sweepstack:components:Box", name, None, opts)
+        super().__init__(name, opts, called=name)
         plan = fleet.plan_of(name)
         child = pulumi.ResourceOptions(parent=self)
         shared: dict[str, Any] = {
@@ -76,7 +76,7 @@ class BoxComponent(pulumi.ComponentResource):
         # It shows what stands between the box and its end. The lock itself is in the box's delete.
         after_queue = pulumi.ResourceOptions(parent=self, depends_on=[self.queue])
         self.gate = Gate(name, after_queue, **shared, artifacts_digest=artifacts_digest(plan.artifacts))
-        self.register_outputs({"nativeId": self.box.native_id, "clearance": self.gate.clearance})
+        self.declared(native_id=self.box.native_id, clearance=self.gate.clearance)
 
 
 def _rented(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,15 @@ import pulumi
 from components import screen
 from components.store import Store
 from components.sweep import Sweep
+from sweepstack.config.declared import MACHINES, declared_path, text_of, write_declared
 from sweepstack.config.extras import refuse_missing
+from sweepstack.config.find import STORE, SWEEP
 from sweepstack.config.problems import dotted
+from sweepstack.config.project import stack_path
 from sweepstack.config.secrets import without_secrets
 from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
 from sweepstack.core.printable import visible
+from sweepstack.core.spelling import of_model
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
@@ -49,18 +53,46 @@ def one_message() -> Iterator[None]:
         sys.exit(MESSAGE_SHOWN)
 
 
-def program(project_root: Path) -> Sweep | Store:
-    """What the stack's config describes, as resources: a sweep, or the volumes that outlive sweeps."""
-    config = load_config(project_root)
+def program(project_root: Path, inputs: Mapping[str, Any] | None = None, *, store: bool = False) -> Sweep | Store:
+    """What the stack's config describes, as resources: a sweep, or the volumes that outlive sweeps.
+
+    `inputs`: the keys of the sweep (of the volumes: `store`) where the program declares it, and no stack file does.
+    """
+    config = load_config(project_root, STORE if store else SWEEP, inputs)
+    return declare(config, Store if isinstance(config, StoreConfig) else Sweep, project_root)
+
+
+def declare(
+    config: StackConfig | StoreConfig,
+    kind: type[Sweep | Store],
+    project_root: Path,
+    name: str = "",
+    opts: pulumi.ResourceOptions | None = None,
+) -> Sweep | Store:
+    """The component of this kind. Raises ConfigError where the config describes the other one."""
     refuse_missing(config)
-    if isinstance(config, StoreConfig):
-        return Store(plan_store(config, load_profile(config.platform)))
-    return Sweep(resolve_fleet(config, load_profiles(config.candidates)), project_root)
+    if isinstance(config, StoreConfig) and kind is Store:
+        return Store(plan_store(config, load_profile(config.platform)), name, opts)
+    if isinstance(config, StackConfig) and kind is Sweep:
+        return Sweep(resolve_fleet(config, load_profiles(config.candidates)), project_root, name, opts)
+    wanted, other = ("Store", "Sweep") if isinstance(config, StoreConfig) else ("Sweep", "Store")
+    raise ConfigError(
+        f"{config.file} has {PROJECT}:{config.key}, and the program declares sweepstack:index:{other}: it is "
+        f"sweepstack:index:{wanted} that this describes"
+    )
 
 
-def load_config(project_root: Path) -> StackConfig | StoreConfig:
-    """The config of the engine's current stack. Raises ConfigError when the engine read another file."""
-    config = load_any(project_root, pulumi.get_stack())
+def load_config(project_root: Path, key: str, inputs: Mapping[str, Any] | None) -> StackConfig | StoreConfig:
+    """The config of the engine's current stack, checked; and what the program declares of it is in its file then.
+
+    `key`, `inputs`: what the program declares, by the names of the schema or of a stack file; nothing: the stack file
+    has it. Raises ConfigError, also when the engine read another stack file.
+    """
+    if written := [name for name in MACHINES if name in (inputs or {})]:
+        raise ConfigError(f"{written[0]}: sweepctl writes it into the stack file; take it out of the program")
+    shape = StoreConfig.shape if key == STORE else StackConfig.shape
+    text = text_of(f"{PROJECT}:{key}", of_model(shape, inputs)) if inputs else ""
+    config = load_any(project_root, pulumi.get_stack(), text)
     engines = pulumi.Config(PROJECT).get_object(config.key)
     where = difference(config.raw, engines) if isinstance(engines, dict) else None
     if where is not None:
@@ -69,6 +101,10 @@ def load_config(project_root: Path) -> StackConfig | StoreConfig:
             "that line numbers and `sweepctl` fit. If the command has --config-file: run it without, and write the "
             "change into the file. If not: readers of YAML differ about this value; put it in quotes"
         )
+    path = stack_path(project_root, pulumi.get_stack())
+    if write_declared(path, text or None):
+        what = "has what the program declares: commit it with the program" if text else "is gone: the stack file counts"
+        screen.say(f"{declared_path(path).name} {what}")
     return config
 
 

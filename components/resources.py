@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 
 from sweepstack.core import resources as models
 from sweepstack.core.spelling import camel, outside
+
+
+class Component(pulumi.ComponentResource):
+    """A group in the engine's list, of the type `sweepstack:index:<its class>`."""
+
+    outputs: Mapping[str, Any]
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None, *, called: str) -> None:
+        """`called`: its name in a program that leaves it to us. The engine takes such an entry over with all that lies
+        below it; also one of before it could be had from each language, which has another type."""
+        token = f"sweepstack:index:{type(self).__name__}"
+        aliases = [pulumi.Alias(type_=models.FIRST_TYPES[token], name=called)]
+        aliases += [pulumi.Alias(name=called)] if name != called else []
+        merged = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=[*aliases]))
+        super().__init__(token, name, None, merged)
+
+    def declared(self, **outputs: Any) -> None:
+        """To be called at the end: all of it is declared, and this is what it hands out."""
+        self.outputs = outputs
+        self.register_outputs({camel(name): value for name, value in outputs.items()})
+
+    def export(self) -> None:
+        """What it hands out, as the stack's outputs."""
+        for name, value in self.outputs.items():
+            pulumi.export(name, value)
 
 
 class _Resource(pulumi.CustomResource):

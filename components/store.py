@@ -5,19 +5,22 @@ from __future__ import annotations
 import pulumi
 
 from components.approval import approval_for, approval_to_leave
-from components.resources import Identity, Volume
+from components.resources import Component, Identity, Volume
+from sweepstack.config.find import STORE
 from sweepstack.core.paths import docs_page
 from sweepstack.profiles.volume_stack_plan import KeptVolume, StorePlan
 
 
-class Store(pulumi.ComponentResource):
+class Store(Component):
     """One stack of volumes. Each costs money by the month from its create until its delete is proved."""
 
+    key = STORE
     identity: Identity
     volumes: dict[str, Volume]
 
-    def __init__(self, plan: StorePlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("sweepstack:components:Store", pulumi.get_stack(), None, opts)
+    def __init__(self, plan: StorePlan, name: str = "", opts: pulumi.ResourceOptions | None = None) -> None:
+        """`name`: in the engine's list; the stack's where it is empty."""
+        super().__init__(name or pulumi.get_stack(), opts, called=pulumi.get_stack())
         child = pulumi.ResourceOptions(parent=self)
         self.identity = Identity(
             "identity",
@@ -28,7 +31,14 @@ class Store(pulumi.ComponentResource):
             leaving=approval_to_leave(plan.approval, {volume.name for volume in plan.volumes}),
         )
         self.volumes = {volume.name: self._volume(plan, volume, child) for volume in plan.volumes}
-        self.register_outputs({})
+        self.declared(
+            identity=self.identity.identity,
+            evidence=self.identity.evidence,
+            volumes={name: volume.native_id for name, volume in self.volumes.items()},
+            where={name: volume.location for name, volume in self.volumes.items()},
+            usd_per_month={name: volume.price_per_month for name, volume in self.volumes.items()},
+            next=f"name a volume in mounts.<path>.source of a sweep ({docs_page('stack-config.md#mounts')})",
+        )
 
     def _volume(self, plan: StorePlan, volume: KeptVolume, opts: pulumi.ResourceOptions) -> Volume:
         return Volume(
@@ -44,15 +54,4 @@ class Store(pulumi.ComponentResource):
             keep_until=volume.keep_until or None,
             price_per_gb_month=volume.price_per_gb_month,
             approval=approval_for(plan, volume.name),
-        )
-
-    def export(self) -> None:
-        """The stack's outputs: which volumes there are, where, and what they cost a month."""
-        pulumi.export("identity", self.identity.identity)
-        pulumi.export("evidence", self.identity.evidence)
-        pulumi.export("volumes", {name: volume.native_id for name, volume in self.volumes.items()})
-        pulumi.export("where", {name: volume.location for name, volume in self.volumes.items()})
-        pulumi.export("usd_per_month", {name: volume.price_per_month for name, volume in self.volumes.items()})
-        pulumi.export(
-            "next", f"name a volume in mounts.<path>.source of a sweep ({docs_page('stack-config.md#mounts')})"
         )

@@ -15,15 +15,17 @@ import pulumi
 
 from components import screen
 from components.approval import approval_to_leave
-from components.box import BoxComponent, Code
+from components.box import BoxGroup, Code
 from components.platforms import ssh
-from components.resources import Identity
+from components.resources import Component, Identity
 from components.volume import durable_mount
-from sweepstack.config.find import line_of
+from sweepstack.config.declared import declared_path
+from sweepstack.config.find import SWEEP, line_of
 from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.budget import Outlook
+from sweepstack.core.job import Smoke
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.evidence.stack_copy import keep_stack_file
@@ -54,14 +56,18 @@ def outlook_of(fleet: Fleet, declared: Sequence[BoxPlan]) -> dict[str, Any]:
     return outlook.model_dump(mode="json", exclude_none=True)
 
 
-class Sweep(pulumi.ComponentResource):
+class Sweep(Component):
     """One sweep. Hashes the files that will ship; raises ConfigError when they can't."""
 
+    key = SWEEP
     identity: Identity
-    boxes: dict[str, BoxComponent]
+    boxes: dict[str, BoxGroup]
 
-    def __init__(self, fleet: Fleet, project_root: Path, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("sweepstack:components:Sweep", pulumi.get_stack(), None, opts)
+    def __init__(
+        self, fleet: Fleet, project_root: Path, name: str = "", opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """`name`: in the engine's list; the stack's where it is empty."""
+        super().__init__(name or pulumi.get_stack(), opts, called=pulumi.get_stack())
         for one in fleet.plans:
             if one.boxes and (told := told_once(load_profile(one.platform))):
                 screen.say("\n".join(told))
@@ -69,26 +75,16 @@ class Sweep(pulumi.ComponentResource):
         _refuse_new(fleet.main, begun=shares.begun)
         _refuse_counts(fleet.main, shares.refused, project_root)
         declared = tuple(box for box in fleet.boxes if box.name in shares.cells)
-        self._over = bool(fleet.boxes) and not declared
+        over = bool(fleet.boxes) and not declared
         fleet, code, left = _code(fleet, project_root)
         for note in fleet.each("notes"):
             screen.warn(note)
         plan = fleet.main
         smoke = plan.smoke.model_copy(update={"code": code.digest}) if plan.smoke is not None else None
-        if smoke is not None and not code.lack and pulumi.runtime.is_dry_run() and declared:
-            screen.say(preview_line(smoke))
-        if plan.job.smoke and pulumi.runtime.is_dry_run() and declared:
-            screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke.run})")
-        if pulumi.runtime.is_dry_run() or self._over:
-            for line in (
-                *words(fleet, shares),
-                *(f"placement: {why}" for why in fleet.each("reasons")),
-                *fleet.each("lease_words"),
-                *fleet.each("checked"),
-                f"ships {code.words}",
-                *left(),
-            ):
-                screen.say(line)
+        if pulumi.runtime.is_dry_run() and declared:
+            _tell_smoke(plan, smoke, code)
+        if pulumi.runtime.is_dry_run() or over:
+            _tell(fleet, shares, code, left())
         child = pulumi.ResourceOptions(parent=self)
         self.identity = Identity(
             "identity",
@@ -116,18 +112,36 @@ class Sweep(pulumi.ComponentResource):
         for box in declared:
             mount = mounts.get(fleet.plan_of(box.name).platform)
             mine = [mount] if mount is not None else []
-            self.boxes[box.name] = BoxComponent(fleet, box, self.identity, mine, code, smoke, child)
-        self.register_outputs({})
+            self.boxes[box.name] = BoxGroup(fleet, box, self.identity, mine, code, smoke, child)
+        hosts = {name: ssh.facts_of(group.setup) for name, group in self.boxes.items() if group.setup is not None}
+        self.declared(
+            identity=self.identity.identity,
+            evidence=self.identity.evidence,
+            boxes={name: group.box.native_id for name, group in self.boxes.items()},
+            **({"hosts": hosts} if hosts else {}),
+            next=f"sweepctl {'results' if over else 'status'} --stack {pulumi.get_stack()}",
+        )
 
-    def export(self) -> None:
-        """The stack's outputs: who it is, where the evidence lies, which boxes there are, what to type next."""
-        pulumi.export("identity", self.identity.identity)
-        pulumi.export("evidence", self.identity.evidence)
-        pulumi.export("boxes", {name: component.box.native_id for name, component in self.boxes.items()})
-        hosts = {name: ssh.facts_of(box.setup) for name, box in self.boxes.items() if box.setup is not None}
-        if hosts:
-            pulumi.export("hosts", hosts)
-        pulumi.export("next", f"sweepctl {'results' if self._over else 'status'} --stack {pulumi.get_stack()}")
+
+def _tell(fleet: Fleet, shares: Shares, code: Code, left: Sequence[str]) -> None:
+    """What a preview says of the sweep as a whole. `left`: files that stay here."""
+    for line in (
+        *words(fleet, shares),
+        *(f"placement: {why}" for why in fleet.each("reasons")),
+        *fleet.each("lease_words"),
+        *fleet.each("checked"),
+        f"ships {code.words}",
+        *left,
+    ):
+        screen.say(line)
+
+
+def _tell_smoke(plan: Plan, smoke: Smoke | None, code: Code) -> None:
+    """The lines of a preview about the smoke run."""
+    if smoke is not None and not code.lack:
+        screen.say(preview_line(smoke))
+    if plan.job.smoke:
+        screen.say(f"smoke run: on each box before its first cell with new code ({plan.job.smoke.run})")
 
 
 def _refuse_new(plan: Plan, *, begun: bool) -> None:
@@ -155,7 +169,7 @@ def _refuse_counts(plan: Plan, refused: Sequence[str], project_root: Path) -> No
 def _keep(evidence: str, file: Path) -> None:
     """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
     try:
-        keep_stack_file(evidence, file)
+        keep_stack_file(evidence, file, declared_path(file))
     except (EvidenceError, OSError) as error:
         screen.warn(f"no copy of {file.name} was kept in the evidence: {error}")
 

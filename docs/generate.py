@@ -94,7 +94,7 @@ def resources_page() -> str:
     from sweepstack.core.spelling import camel
     from sweepstack.provider.dispatch import HANDLERS, handler_for
     from sweepstack.provider.resources.base import Decision
-    from sweepstack.provider.schema import inherited_docs
+    from sweepstack.provider.schema import COMPONENTS, INTERNAL, OF_PARTS, SHAPES, inherited_docs
 
     meaning = {
         Decision.UPDATE: "in place",
@@ -106,11 +106,17 @@ def resources_page() -> str:
     parts = [
         NOTE,
         "# The resources: every input, and what changing it does\n",
-        "The idea: [resources.md](../resources.md).\n",
+        "The idea: [resources.md](../resources.md). A program declares the components, which declare the rest.\n",
     ]
+    for token, component in COMPONENTS.items():
+        keys = f"Inputs: the keys of [{SHAPES[token].anchor}](../stack-config.md), in camelCase.\n"
+        parts += [f"## {token.rsplit(':', 1)[-1]}\n", f"`{token}`\n", component["description"] + "\n", keys]
+        outputs = component["properties"].items()
+        parts.append(table(("output", "what"), ((f"`{name}`", one["description"]) for name, one in outputs)))
     for token in HANDLERS:
         handler = handler_for(token)
         parts += [f"## {token.rsplit(':', 1)[-1]}\n", f"`{token}`\n", words_of(handler.inputs_type) + "\n"]
+        parts += [f"{OF_PARTS}\n"] if token in INTERNAL else []
         fields, said = handler.inputs_type.model_fields, inherited_docs(handler.state_type)
         parts.append(
             table(

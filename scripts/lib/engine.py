@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ CLI = "pulumi"
 HOST = "pulumi-language-python"
 EXEC = "pulumi-language-python-exec"  # the host looks for it beside itself
 DYNAMIC = "pulumi-resource-pulumi-python"
+YAML_HOST = "pulumi-language-yaml"
 REQUIRED = (CLI, HOST, EXEC)
 
 BUILD_RECIPE = b"1"  # raise it when a change of engine_build.py makes another engine from the same pins
@@ -112,6 +114,21 @@ def on_path(recipe: Recipe, env: Mapping[str, str]) -> tuple[Engine | None, list
             continue
         return Engine(cli, host, text, "path"), refused
     return None, refused
+
+
+def yaml_host(engine: Path, own: Path, env: Mapping[str, str]) -> Path | None:
+    """The language host for YAML that an engine would start: beside it, in our own folder of commands, or on PATH."""
+    beside = [folder / YAML_HOST for folder in (engine.parent, engine.resolve().parent, own)]
+    return next((path for path in (*beside, *executables(YAML_HOST, env)) if os.access(path, os.X_OK)), None)
+
+
+def wants_yaml(root: Path) -> bool:
+    """Whether the project's program is written in YAML."""
+    try:
+        text = (root / "Pulumi.yaml").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(r"""(?m)^runtime:\s*(?:\{?\s*name:\s*)?["']?yaml\b""", text) is not None
 
 
 def _has_exec(host: Path) -> bool:

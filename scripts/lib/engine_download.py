@@ -92,12 +92,14 @@ def check_digest(archive: Path, expected: str) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Takes the engine and its Python parts out of the archive, flat, and nothing else (no links, no other names)."""
+    """Takes the engine, its language hosts and its Python parts out of the archive, flat, and nothing else (no links,
+    no other names)."""
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = member.name.rsplit("/", 1)[-1]
-                if not member.isfile() or not (name == "pulumi" or (name.startswith("pulumi-") and "python" in name)):
+                ours = name.startswith("pulumi-") and ("python" in name or "language" in name)
+                if not member.isfile() or not (name == "pulumi" or ours):
                     continue
                 source = tar.extractfile(member)
                 if source is not None:

@@ -1,11 +1,14 @@
-"""Programs for the tests that are built from Go modules: each has a folder of pins below scripts/.
+"""Programs that are built from Go modules where they are wanted, each by pins below scripts/.
 
-A real S3 server, since one that only looks like S3 would let wrong checksums and wrong keys pass; and actionlint, whose
-package on PyPI has no program in it.
+For the tests a real S3 server, since one that only looks like S3 would let wrong checksums and wrong keys pass, and
+actionlint, whose package on PyPI has no program in it. For programs in YAML their language host, where the official
+download, which has it, is out of reach.
 """
 
 from __future__ import annotations
 
+import filecmp
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -23,13 +26,15 @@ from scripts.lib.wheels import put_in_place, scratch_folder
 
 @dataclass(frozen=True)
 class GoTool:
-    """One program. `pins`: the folder below scripts/ with its go.mod and go.sum; `note`: what it is, for people."""
+    """One program. `pins`: the folder below scripts/ with its go.mod and go.sum; `note`: what it is, for people;
+    `proof`: the option that it answers at once."""
 
     name: str
     package: str
     pins: str
     title: str
     note: str
+    proof: str = "--version"
 
     def binary(self, places: Places) -> Path:
         """Where it is, once it has been built: a change of its pins makes another."""
@@ -55,13 +60,21 @@ class GoTool:
             with console.step(self.title, self.note) as step:
                 total = fetch_modules(go, go_env, pins, self.package, step, cancel)
                 compile_package(go, go_env, pins, self.package, made / self.name, "-s -w", total, step, cancel)
-                run([made / self.name, "--version"], what=f"the new {self.title}", deadline=60, cancel=cancel, env=env)
+                run([made / self.name, self.proof], what=f"the new {self.title}", deadline=60, cancel=cancel, env=env)
             put_in_place(made, final.parent)
         except OSError as error:
             raise SetupError(f"building {self.title}: {error}") from error
         finally:
             shutil.rmtree(made, ignore_errors=True)
         shutil.rmtree(places.cache / "go", ignore_errors=True)  # not needed before the next version
+
+    def put(self, folder: Path, places: Places) -> None:
+        """Puts what was built into a folder, in one step. Idempotent."""
+        own, target = self.binary(places), folder / self.name
+        if not (target.is_file() and filecmp.cmp(own, target, shallow=False)):
+            scratch = folder / f".{self.name}-{os.getpid()}"
+            shutil.copy(own, scratch)
+            os.replace(scratch, target)
 
     def _pins(self, places: Places) -> Path:
         return places.root / "scripts" / self.pins
@@ -80,6 +93,14 @@ ACTIONLINT = GoTool(
     pins="actionlint",
     title="actionlint",
     note="reads GitHub's workflows, for `make check`, from Go modules; half a minute on 2 cores",
+)
+YAML_HOST = GoTool(
+    name="pulumi-language-yaml",
+    package="github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml",
+    pins="language_yaml",
+    title="language host for YAML",
+    note="for a Pulumi.yaml with `runtime: yaml`, from Go modules; 1 min on 2 cores",
+    proof="--help",
 )
 OF_GROUP = {"s3": S3_SERVER, "dev": ACTIONLINT}
 """Which part of a set-up needs it."""

@@ -26,16 +26,16 @@ from scripts.lib import (
 )
 from scripts.lib.apt import OF_OPTION
 from scripts.lib.console import Console
-from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers
+from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers, wants_yaml, yaml_host
 from scripts.lib.errors import Cancelled, SetupError
-from scripts.lib.go_tool import OF_GROUP, S3_SERVER
+from scripts.lib.go_tool import OF_GROUP, S3_SERVER, YAML_HOST
 from scripts.lib.places import Places
 from scripts.lib.processes import Together
 
 LOCK_DEADLINE = 2400.0
 UV_DEADLINE = 600.0
 ENGINE_DISK_GB = 5
-OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs")
+OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs", "yaml")
 """Options that add something beside the Python packages."""
 
 
@@ -52,6 +52,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
     parser.add_argument("--nfs", action="store_true", help="also QEMU and a kernel, for tests over NFS (apt, as root)")
     parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
+    parser.add_argument("--yaml", action="store_true", help="also Pulumi's host for YAML, which a project in YAML gets")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
     parser.add_argument(
@@ -71,6 +72,7 @@ class Setup:
         self.options = options
         self.console = console
         self.env = env
+        options.yaml = options.yaml or wants_yaml(places.root)
         self.groups = ["examples", *(["dev"] if options.dev else []), *(["browser"] if options.browser else [])]
         self.engine: Engine | None = None
         self.offline = False
@@ -107,6 +109,7 @@ class Setup:
             "ssh": not OF_OPTION["ssh"].missing(),
             "slurm": not OF_OPTION["slurm"].missing(),
             "nfs": not OF_OPTION["nfs"].missing() and kernel.is_there(self.places),
+            "yaml": yaml_host(self.engine.cli, self.places.bin, self.env) is not None,
             "browser": not OF_OPTION["browser"].missing()
             and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
         }
@@ -162,6 +165,17 @@ class Setup:
             if getattr(self.options, group) and not tool.binary(self.places).is_file():
                 with cache_lock(self.places.builds_lock, self.console, cancel):
                     tool.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
+        if self.options.yaml:
+            self._yaml_host(cancel)
+
+    def _yaml_host(self, cancel: threading.Event) -> None:
+        """Where the engine has one, that is taken; one that was built here lies beside the engine that was."""
+        assert self.engine is not None
+        if self.engine.source != "modules" and yaml_host(self.engine.cli, self.places.bin, self.env) is not None:
+            return
+        with cache_lock(self.places.builds_lock, self.console, cancel):
+            YAML_HOST.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
+            YAML_HOST.put(self.places.bin if self.engine.source == "path" else self.engine.cli.parent, self.places)
 
     def _apt_side(self, cancel: threading.Event) -> None:
         with cache_lock(self.places.cache / "apt" / ".lock", self.console, cancel):

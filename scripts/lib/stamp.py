@@ -11,7 +11,8 @@ from pathlib import Path
 
 from scripts.lib import kernel
 from scripts.lib.apt import OF_OPTION
-from scripts.lib.go_tool import OF_GROUP
+from scripts.lib.engine import yaml_host
+from scripts.lib.go_tool import OF_GROUP, YAML_HOST
 from scripts.lib.launchers import launcher_is_current, write_command
 from scripts.lib.places import Places
 from scripts.lib.python_env import installed_version
@@ -69,7 +70,7 @@ def inputs(root: Path) -> Iterable[Path]:
     yield from (scripts / "launcher", scripts / "requirements-uv.txt")
     yield from sorted((scripts / "lib").glob("*.py"))
     yield from sorted((scripts / "engine").glob("*/*"))
-    for tool in OF_GROUP.values():
+    for tool in (*OF_GROUP.values(), YAML_HOST):
         yield from sorted((scripts / tool.pins).glob("*"))
 
 
@@ -98,6 +99,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
             return f"{tool.title} is gone from the cache"
         if group == "s3":
             continue
+        if group == "yaml" and yaml_host(Path(stamp.engine), places.bin, os.environ) is None:
+            return f"{YAML_HOST.title} is gone"
         if group in OF_OPTION and (gone := OF_OPTION[group].missing()):
             return f"{', '.join(gone)} is gone"
         if group == "nfs" and not kernel.is_there(places):

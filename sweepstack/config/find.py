@@ -11,12 +11,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sweepstack.config.declared import MACHINES, Declared, read_declared
 from sweepstack.config.file import Document, Loc, read_document
-from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_written, value_at
+from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, oddly_written, refuse, value_at
 from sweepstack.config.project import stack_name, stack_path, stacks_in
 from sweepstack.core.paths import profiles_folder
 from sweepstack.core.suggest import closest, did_you_mean
-from sweepstack.onbox.common.dataclass import dataclass, field
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.platforms.common.keys import declared
 
@@ -38,6 +39,8 @@ class ReadStackFile:
     kind: str = ""
     at: Loc | None = None
     mistakes: list[Mistake] = field(default_factory=list)
+    own: dict[str, Any] | None = None
+    """Where the program declares the object: what the stack file has of it, which machines wrote."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -57,13 +60,20 @@ def known_platforms() -> list[str]:
     return sorted(path.stem for path in profiles_folder().glob("*.md") if not path.stem.isupper())
 
 
-def find(project_root: Path, stack: str) -> ReadStackFile:
-    """Reads `stacks/Pulumi.<stack>.yaml`. Raises ConfigError if it is missing or no YAML."""
+def find(project_root: Path, stack: str, declared_text: str | None = None) -> ReadStackFile:
+    """Reads `stacks/Pulumi.<stack>.yaml`, or what the program declares, which stands beside it (`config.declared`).
+
+    `declared_text`: what the program is about to write there. Raises ConfigError if the stack file is missing or no
+    YAML, or has more than machines write beside what a program declares.
+    """
     path = stack_path(project_root, stack)
     file = Path(os.path.relpath(path, project_root)).as_posix()
     if not path.exists():
         raise _no_such_stack(path, file)
     found = ReadStackFile(stack.rsplit("/", 1)[-1], file, read_document(path, file))
+    declared = read_declared(path, file, declared_text)
+    if declared is not None:
+        return _with_own(found, declared)
     document = found.document
     _look_for_the_object(found)
     found.mistakes += _top_level(document)
@@ -72,6 +82,36 @@ def find(project_root: Path, stack: str) -> ReadStackFile:
         inside = at is not None and flaw.loc[: len(at)] == at
         found.mistakes.append(Mistake(flaw.line, dotted(flaw.loc[2:] if inside else flaw.loc), flaw.text))
     return found
+
+
+def _with_own(found: ReadStackFile, declared: Declared) -> ReadStackFile:
+    """What the program declares, with what machines wrote into the stack file. Raises ConfigError for more there."""
+    document, key = found.document, declared.key
+    config = document.data.get("config") or {}
+    own = config.get(key) or {} if isinstance(config, dict) else {}
+    whole = {**document.data, "config": {**config, key: own}} if isinstance(config, dict) else document.data
+    looked = replace(found, document=replace(document, data=whole), mistakes=_top_level(document))
+    _look_for_the_object(looked)
+    mistakes = looked.mistakes + [
+        Mistake(
+            document.line(("config", key, one)),
+            dotted((one,)),
+            f"the program declares this sweep ({declared.document.shown}): say it there alone, and take it out here",
+        )
+        for one in (own if isinstance(own, dict) else {})
+        if one not in MACHINES
+    ]
+    if mistakes:
+        raise refuse(mistakes, document)
+    data = {"config": {key: {**declared.values, **own}}}
+    return ReadStackFile(
+        found.stack,
+        declared.document.shown,
+        replace(declared.document, data=data),
+        key.partition(":")[2],
+        ("config", key),
+        own=own,
+    )
 
 
 def line_of(project_root: Path, stack: str, *key: str) -> str:

@@ -31,6 +31,7 @@ def own_files(project_root: Path) -> tuple[str, ...]:
         root / FILE,
         root / SIGNERS,
         stack_path(root, "x").parent / "Pulumi.",
+        stack_path(root, "x").parent / "Program.",
     ]
     pulled = [StackFile.locate(root, stack).pull_to() for stack in StackFile.stacks(root)]
     folders = [(root / Path(text).expanduser()).resolve() for text in pulled if text and not text.startswith(SCHEME)]

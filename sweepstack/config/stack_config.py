@@ -64,7 +64,7 @@ class OfFile(Shape):
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The object in the file, as plain values."""
+        """The object in the stack file, as plain values: what the engine read, too."""
         return self._raw
 
     @classmethod
@@ -95,7 +95,8 @@ class OfFile(Shape):
         config = None
         try:
             config = cls.model_validate(found.values)
-            config._stack, config._file, config._raw = found.stack, found.file, found.values
+            config._stack, config._file = found.stack, found.file
+            config._raw = found.values if found.own is None else found.own
         except ValidationError as error:
             mistakes += from_validation(error, found.document, at, cls.shape)
         return config, found.values, at, mistakes
@@ -128,9 +129,10 @@ class StoreConfig(OfFile, StoreShape):
         return config
 
 
-def load_any(project_root: Path, stack: str) -> StackConfig | StoreConfig:
-    """The config of a sweep or of a stack of volumes. Reads files only; raises ConfigError with all mistakes."""
-    found = find(project_root, stack)
+def load_any(project_root: Path, stack: str, declared_text: str | None = None) -> StackConfig | StoreConfig:
+    """The config of a sweep or of a stack of volumes. Reads files only; raises ConfigError with all mistakes.
+    `declared_text`: see `find`."""
+    found = find(project_root, stack, declared_text)
     return StoreConfig.of(found) if found.kind == STORE else StackConfig.of(found)
 
 

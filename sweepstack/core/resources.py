@@ -430,6 +430,12 @@ STATES: Final[Mapping[str, type[Inputs]]] = {
     "sweepstack:index:Gate": GateState,
 }
 """Type of a resource → all its properties, inputs and outputs."""
+FIRST_TYPES: Final[Mapping[str, str]] = {
+    "sweepstack:index:Sweep": "sweepstack:components:Sweep",
+    "sweepstack:index:Store": "sweepstack:components:Store",
+    "sweepstack:index:BoxGroup": "sweepstack:components:Box",
+}
+"""Type of a component → what it was called in the states and plans of before (docs/adr/027)."""
 
 InputsT = TypeVar("InputsT", bound=Inputs)
 StateT = TypeVar("StateT", bound=Inputs)

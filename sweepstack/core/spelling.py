@@ -39,6 +39,11 @@ def outside(token: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(_outside(values, STATES.get(token)))
 
 
+def of_model(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a program gives by the names of the schema, by the names of the model: those that a file has."""
+    return dict(_inside(values, model))
+
+
 def is_old(token: str, *values: Mapping[str, Any]) -> bool:
     """Whether anything in these inputs or outputs is spelled as before schema 2."""
     return any(_is_old(value, STATES.get(token)) for value in values)
@@ -115,7 +120,7 @@ def _each(value: Any, shape: Shape, spell: Callable[[Any, Shape], Any]) -> Any:
 @cache
 def _table(model: type[BaseModel]) -> tuple[dict[str, str], dict[str, Shape]]:
     """Spelling outside → field; and field → where its value has names of ours."""
-    below = {name: _shape(field.annotation) for name, field in model.model_fields.items()}
+    below = {field.alias or name: _shape(field.annotation) for name, field in model.model_fields.items()}
     return {camel(name): name for name in below}, below
 
 

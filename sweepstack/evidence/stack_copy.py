@@ -19,24 +19,24 @@ from sweepstack.onbox.common.xdg import data_folder
 STACK_FILES = "stack-files"
 
 
-def keep_stack_file(uri: str, path: Path) -> str:
-    """Copies the stack file into the evidence at `uri`, and remembers that place on this computer. Idempotent.
+def keep_stack_file(uri: str, path: Path, declared: Path | None = None) -> str:
+    """Copies the stack file, and the file of what a program declares where there is one, into the evidence at `uri`,
+    and remembers that place on this computer. Idempotent.
 
-    Returns where the copy lies. Raises EvidenceError where it can't be written, OSError where the file can't be read.
+    Returns where the copy lies. Raises EvidenceError where it can't be written, OSError where a file can't be read.
     """
     store = EvidenceStore.open(uri)
-    data = path.read_bytes()
-    name = _name(store)
-    key = f"{STACK_FILES}/{name}"
-    put(
-        store.objects,
-        key,
-        data,
-        goes_on=lambda before, now: False,
-        aside=lambda _, digest: f"{STACK_FILES}/earlier/{digest}-{name}",
-    )
+    files = {_name(store): path} | ({declared.name: declared} if declared and declared.exists() else {})
+    for name, file in files.items():
+        put(
+            store.objects,
+            f"{STACK_FILES}/{name}",
+            file.read_bytes(),
+            goes_on=lambda before, now: False,
+            aside=lambda key, digest: f"{STACK_FILES}/earlier/{digest}-{key.rpartition('/')[2]}",
+        )
     _remember(store.marker.stack, uri)
-    return store.objects.shown(key)
+    return store.objects.shown(f"{STACK_FILES}/{_name(store)}")
 
 
 def stack_file_of(store: EvidenceStore) -> tuple[str, bytes] | None:

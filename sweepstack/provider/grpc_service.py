@@ -215,9 +215,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         getattr(response, "return").CopyFrom(to_struct(found))  # a keyword of Python
         return response
 
+    def Construct(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from sweepstack.provider.construct import construct
+
+        return self.guard(context, lambda: construct(self.session, request))
+
     def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         # Also called at the normal end of every operation: nothing to say then.
-        self.session.cancelled.set()
+        self.session.cancel()
         return empty_pb2.Empty()
 
     def guard(
@@ -276,10 +281,10 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     redact.install()
     done = threading.Event()
     lines = EngineLog(engine_address)
-    session = Session(project_root(Path.cwd()), lines.emit)
+    session = Session(project_root(Path.cwd()), lines.emit, engine=engine_address)
 
     def stop(*_: object) -> None:
-        session.cancelled.set()
+        session.cancel()
         done.set()
 
     # Set before the port is printed: the engine may close a plugin at once, and waits 5 s for one that ignores SIGINT.
@@ -297,7 +302,7 @@ def serve(engine_address: str, servicer: Callable[[Session], Servicer] = Service
     while not done.wait(PARENT_CHECK_SECONDS):
         if os.getppid() != parent:
             # The engine was killed, so no answer arrives. A create gets time to write down what it has.
-            session.cancelled.set()
+            session.cancel()
             done.wait(2 * PARENT_CHECK_SECONDS)
             break
     server.stop(0)

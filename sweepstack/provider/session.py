@@ -6,6 +6,7 @@ needs no more than this.
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,17 @@ class Session:
     """Adapter → the account of the key in the provider's configuration."""
     shared: dict[str, Any] = field(default_factory=dict)
     """What the operations of this command read once for all of them: what it is → its value."""
+    helpers: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    """Processes that we started and that work for the engine, too."""
+    engine: str = ""
+    """The address at which the engine takes log lines, for a process that we start."""
+
+    def cancel(self) -> None:
+        """Nothing new begins. A helper ends at once: it would go on asking an engine that closes, and hold our output
+        open, for which the engine waits."""
+        self.cancelled.set()
+        for helper in tuple(self.helpers):
+            helper.kill()
 
 
 @dataclass(frozen=True)

@@ -483,8 +483,9 @@ _KINDS = {
     "Box": "box {name}",
     "Queue": "the queue of {name}",
     "Gate": "the gate of {name}",
-    "sweepstack:components:Box": "the group of {name} in the engine's list",
-    "sweepstack:components:Sweep": "the group of the sweep in the engine's list",
+    "BoxGroup": "the group of {name} in the engine's list",
+    "Sweep": "the group of the sweep in the engine's list",
+    "Store": "the group of the volumes in the engine's list",
     "pulumi:pulumi:Stack": "the stack itself",
 }
 _RENTED = (

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.core.records import SETTLED
+from sweepstack.core.resources import FIRST_TYPES
 from sweepstack.onbox.common.canonical import canonical_json, digest_of
 from sweepstack.review.cell_changes import compared
 from sweepstack.review.live import Live, Roster
@@ -93,13 +94,19 @@ def _step(step: Step) -> dict[str, Any] | None:
     """What counts of a step; None where nothing does."""
     if step.op in ("refresh", "read"):
         return None
-    known = {"op": step.op, "urn": step.urn, "native_id": step.native_id}
+    known = {"op": step.op, "urn": _first_named(step.urn), "native_id": step.native_id}
     if step.op == "delete" or (step.op in ENDING and not step.new):
         return known
     changed = changed_inputs(step)
     if step.op in ("same", "update") and not changed:
         return None
     return {**known, "inputs": {name: list(values) for name, values in changed.items()}}
+
+
+def _first_named(urn: str) -> str:
+    """The URN with the types that its components had first: what was reviewed before is still what is brought up."""
+    where, project, types, name = urn.split("::", 3)
+    return "::".join((where, project, "$".join(FIRST_TYPES.get(one, one) for one in types.split("$")), name))
 
 
 def changed_inputs(step: Step) -> dict[str, tuple[Any, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.core import schema
+from sweepstack.core.resources import FIRST_TYPES
 from sweepstack.onbox.common.dataclass import dataclass, field
 
 SAME = frozenset({"same", "refresh", "read"})
@@ -20,6 +21,7 @@ ENDING = frozenset({"delete", "replace", "create-replacement", "delete-replaced"
 MAKING = frozenset({"create", "replace", "create-replacement", "import", "import-replacement"})
 KNOWN = SAME | ENDING | MAKING | {"update", "read-replacement", "discard", "discard-replaced", "remove-pending-replace"}
 _OURS = "sweepstack:index:"
+_NOW = {before: now for now, before in FIRST_TYPES.items()}
 _PRICE = re.compile(r"^box (\S+): .*\$(\d+(?:\.\d+)?)/h")
 """What the provider says of a box that would be rented (`market.describe`)."""
 _INPUT = re.compile(r"[a-z_]+: ")
@@ -28,7 +30,7 @@ _FAILED = re.compile(r"^(?:error|warning): (?:\S+ resource '[^']*'[^\n]*? has a 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation. `kind`: Box, Queue, Gate, Volume, Identity, or the whole type of a resource that is not ours."""
+    """One operation. `kind`: Box, Queue, Gate, Volume, Identity, a component, or the whole type of what is not ours."""
 
     op: str
     urn: str
@@ -150,7 +152,7 @@ def _step(entry: Any) -> Step | None:
     return Step(
         op=entry["op"],
         urn=entry["urn"],
-        kind=kind.removeprefix(_OURS),
+        kind=_NOW.get(kind, kind).removeprefix(_OURS),
         name=str(before.get("name") or inputs.get("name") or entry["urn"].split("::")[-1]),
         native_id=str(before.get("native_id") or old.get("id") or ""),
         old=schema.inputs(old),

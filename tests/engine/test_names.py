@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sweepstack.core import spelling
+from sweepstack.core.resources import FIRST_TYPES, STATES
 from tests.engine.commands import Result, assert_refused, ok
 from tests.engine.conftest import Locked
 from tests.engine.harness import Stack
@@ -27,21 +29,35 @@ def locked(locked_once: Locked) -> Iterator[Stack]:
 
 
 def before_schema_2(stack: Stack) -> None:
-    """The state as the version before wrote it."""
+    """The state as the version before wrote it: snake_case, and groups by the types that they had first."""
 
     def edit(resources: list[dict[str, Any]]) -> None:
         for one in resources:
-            if one["type"].startswith(OURS):
+            if one["type"] in STATES:
                 for part in ("inputs", "outputs"):
                     one[part] = spelling.inside(one["type"], one[part])
                 one["outputs"]["schema"] = 1
+        resources[:] = json.loads(with_first_types(json.dumps(resources)))
 
     stack.edit_state(edit)
 
 
+def with_first_types(text: str) -> str:
+    """The same state, also in each URN of it."""
+    for now, before in FIRST_TYPES.items():
+        text = re.sub(rf"{now}\b", before, text)
+    return text
+
+
+def first_types(stack: Stack) -> list[str]:
+    """The entries of a type that is no more, by themselves or by what they lie in."""
+    resources = stack.state()["resources"]
+    return [one["urn"] for one in resources if any(before in one["urn"] for before in FIRST_TYPES.values())]
+
+
 def old_names(stack: Stack) -> list[str]:
     """The entries that have any."""
-    ours = [one for one in stack.state()["resources"] if one["type"].startswith(OURS)]
+    ours = [one for one in stack.state()["resources"] if one["type"] in STATES]
     return [one["urn"] for one in ours if spelling.is_old(one["type"], one["inputs"], one["outputs"])]
 
 
@@ -74,6 +90,8 @@ def test_the_first_up_of_a_sweep_at_work_writes_the_new_names_and_does_nothing_e
     before_schema_2(stack)
     entries = old_names(stack)
     assert len(entries) == 8
+    groups = len(first_types(stack))
+    assert groups == 11, "with all that lies in them"
     assert seen(stack) == status
     ok(stack.pulumi("refresh", "--yes", "--skip-preview"))
     assert old_names(stack) == entries, "a refresh writes what is there as it was"
@@ -89,8 +107,8 @@ def test_the_first_up_of_a_sweep_at_work_writes_the_new_names_and_does_nothing_e
         for row in row_of(up, kind):
             assert row.startswith("~ "), f"{row}\n{up}"
             assert not [word for word in NO_WORD_OF if word in row.removeprefix("~").lower()], f"{row}\n{up}"
-    assert old_names(stack) == []
-    assert {one["outputs"]["schema"] for one in stack.state()["resources"] if one["type"].startswith(OURS)} == {2}
+    assert old_names(stack) == first_types(stack) == []
+    assert {one["outputs"]["schema"] for one in stack.state()["resources"] if one["type"] in STATES} == {2}
     ok(stack.up("--expect-no-changes"))
     assert stack.started() == started
     assert stack.births() == births
@@ -121,7 +139,7 @@ def test_a_mixed_state_is_written_whole_by_the_next_up(small_finished: Stack) ->
 
     def both(resources: list[dict[str, Any]]) -> None:
         for one in resources:
-            if one["type"].startswith(OURS):
+            if one["type"] in STATES:
                 for part in ("inputs", "outputs"):
                     one[part] = spelling.inside(one["type"], one[part]) | one[part]
 

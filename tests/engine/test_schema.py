@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PULUMI = str(ROOT / ".venv" / "bin" / "pulumi")
 PLUGIN = ROOT / "sweepstack" / "provider" / "pulumi-resource-sweepstack"
 METADATA = ("displayName", "publisher", "repository", "homepage", "license", "keywords", "description", "version")
+INTERNAL = ("Identity", "Queue", "Gate")
 DESCRIBED = ("inputProperties", "properties")
 
 
@@ -30,7 +31,7 @@ def schema_of(plugin: Path, folder: Path, env: dict[str, str]) -> Any:
 def assert_whole(schema: Any) -> None:
     """It says whose it is, which SDKs are made of it, and what each input and output means."""
     assert [name for name in METADATA if not schema.get(name)] == []
-    assert set(schema.get("language", {})) == {"nodejs", "python"}
+    assert set(schema.get("language", {})) == {"csharp", "go", "nodejs", "python"}
     bare = [
         f"{token}.{name}"
         for token, resource in schema["resources"].items()
@@ -44,5 +45,7 @@ def assert_whole(schema: Any) -> None:
 def test_the_engine_takes_the_schema_of_the_checkouts_plugin(tmp_path: Path) -> None:
     schema = schema_of(PLUGIN, tmp_path, {**os.environ, "PULUMI_HOME": str(tmp_path / "pulumi-home")})
     assert_whole(schema)
-    assert {token.rpartition(":")[2] for token in schema["resources"]} == {"Identity", "Volume", "Box", "Queue", "Gate"}
+    for name in INTERNAL:
+        assert schema["resources"][f"sweepstack:index:{name}"]["description"].startswith("Internal: ")
+    assert {token.rpartition(":")[2] for token in schema["resources"]} == {*INTERNAL, "Box", "Volume", "Sweep", "Store"}
     assert schema["functions"].keys() == {"sweepstack:index:shares"}

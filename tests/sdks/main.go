@@ -1,4 +1,4 @@
-// The engine's own generators, as a command: `sdks SCHEMA FOLDER` writes FOLDER/python and FOLDER/nodejs.
+// The engine's own generators, as a command: `sdks SCHEMA FOLDER` writes FOLDER/python, FOLDER/nodejs and FOLDER/go.
 //
 // `pulumi package gen-sdk` asks a language's host to do it. The Python host that can be built here is too old for that,
 // and no module holds Node's; the generators themselves are packages of the engine's module.
@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	gogen "github.com/pulumi/pulumi/pkg/v3/codegen/go"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/nodejs"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/python"
 	"github.com/pulumi/pulumi/pkg/v3/codegen/schema"
@@ -35,6 +36,9 @@ func run(path, folder string) error {
 	for language, generate := range map[string]func(*schema.Package) (map[string][]byte, error){
 		"python": func(bound *schema.Package) (map[string][]byte, error) {
 			return python.GeneratePackage(tool, bound, nil, noOthers{})
+		},
+		"go": func(bound *schema.Package) (map[string][]byte, error) {
+			return gogen.GeneratePackage(tool, bound, nil)
 		},
 		"nodejs": func(bound *schema.Package) (map[string][]byte, error) {
 			return nodejs.GeneratePackage(tool, bound, nil, nil, false, noOthers{})

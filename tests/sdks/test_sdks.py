@@ -1,8 +1,8 @@
-"""Python and Node SDKs, made from the plugin's schema by the engine's own generators, imported and compiled.
+"""SDKs for four languages, made from the plugin's schema by the engine's own generators, and compiled.
 
 `pulumi package gen-sdk` leaves the work to a language's host: the Python host that set-up can build is older than that,
-and no module holds Node's. So main.go, beside this file, calls the generators, in the engine's version and by the pins
-that set-up builds the engine with.
+and no module holds Node's. So main.go, beside this file, calls the generators in the engine's version; that of .NET is
+in a module that the Go proxy does not serve, so dotnet/main.go calls the last one that it does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.lib import wheels
 from scripts.lib.console import Console
 from scripts.lib.engine_build import compile_package, fetch_modules, go_tools, oldest_go
 from scripts.lib.places import Places
-from tests.engine.commands import engine, ok, run
+from tests.engine.commands import assert_failed, engine, ok, run
 from tests.engine.test_schema import PLUGIN, schema_of
 
 pytestmark = [
@@ -33,15 +33,19 @@ pytestmark = [
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 REGISTRY = "https://registry.npmjs.org/"
-RESOURCES = ("Box", "Gate", "Identity", "Queue", "Volume")
+RESOURCES = ("Box", "Gate", "Identity", "Queue", "Store", "Sweep", "Volume")
+MODULE = "github.com/sweepstack/pulumi-sweepstack/sdk/go"
 
 
-def generator(folder: Path) -> Path:
-    """main.go as a command. Half a minute where Go has the engine's packages, some minutes where it has none."""
-    source, command, cancel = folder / "generator", folder / "make-sdks", threading.Event()
+def generator(folder: Path, program: Path) -> Path:
+    """The main.go of a folder as a command. Half a minute where Go has the engine's packages, minutes where it has
+    none."""
+    name = f"make-{program.name}"
+    source, command, cancel = folder / f"{name}-source", folder / name, threading.Event()
     places, env, console = Places.of(ROOT, os.environ), dict(os.environ), Console()
-    shutil.copytree(places.engine_sources / "cli", source, ignore=shutil.ignore_patterns("*.go"))
-    shutil.copy(HERE / "main.go", source)
+    source.mkdir()
+    for file in ("go.mod", "go.sum", "main.go"):
+        shutil.copy(program / file, source)
 
     def uv() -> Path:
         pins = ROOT / "scripts" / "requirements-uv.txt"
@@ -72,10 +76,11 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def sdks(tmp_path_factory: pytest.TempPathFactory, env: dict[str, str]) -> Path:
-    """The folder with the SDKs `python` and `nodejs`."""
+    """The folder with the SDKs `python`, `nodejs`, `go` and `dotnet`."""
     folder = tmp_path_factory.mktemp("sdks")
     schema_of(PLUGIN, folder, env)
-    ok(run([str(generator(folder)), "schema.json", "."], cwd=folder, env=env))
+    for program in (HERE, HERE / "dotnet"):
+        ok(run([str(generator(folder, program)), "schema.json", "."], cwd=folder, env=env))
     return folder
 
 
@@ -103,7 +108,7 @@ def test_a_program_makes_a_resource_by_the_python_sdk(sdks: Path, tmp_path: Path
     ok(run(["pulumi", "stack", "init", "dev"], cwd=tmp_path, env=at))
     steps = ok(run(["pulumi", "preview", "--json"], cwd=tmp_path, env=at)).json()["steps"]
     (made,) = [step["newState"] for step in steps if step["newState"]["type"] == "sweepstack:index:Identity"]
-    assert made["inputs"]["pull_to"] == "evidence"
+    assert made["inputs"]["pullTo"] == "evidence"
     assert made["inputs"]["budget"]["usd"] == 5
     assert made["inputs"]["budget"]["notify"] == [0.5]
 
@@ -122,3 +127,56 @@ def test_the_node_sdk_is_compiled_and_loaded(sdks: Path, env: dict[str, str]) ->
     code = "console.log(JSON.stringify(Object.keys(require('./bin'))))"
     names = json.loads(ok(run(["node", "-e", code], cwd=folder, env=env)).out)
     assert {*RESOURCES, "shares", "sharesOutput"} <= set(names)
+
+
+def test_a_program_in_go_is_compiled_against_the_go_sdk(sdks: Path, env: dict[str, str]) -> None:
+    """With the engine's pins, which hold Pulumi's SDK for Go in the same version."""
+    folder = sdks / "go"
+    for name in ("go.mod", "go.sum"):
+        text = (ROOT / "scripts" / "engine" / "cli" / name).read_text()
+        (folder / name).write_text(text.replace("module sweepstack.local/engine", f"module {MODULE}"))
+    (folder / "program").mkdir()
+    (folder / "program" / "main.go").write_text(GO_PROGRAM)
+    pins, cache = ROOT / "scripts" / "engine", sdks.parent / "go-cache"
+    cancel = threading.Event()
+    go, go_env = go_tools(oldest_go(folder), pins, cache, dict(os.environ), Console(), cancel, lambda: Path("uv"))
+    ok(run([str(go), "build", "-mod=mod", "./..."], cwd=folder, env={**go_env, "GOFLAGS": "-modcacherw"}, timeout=1800))
+    wrong = GO_PROGRAM.replace('pulumi.String("echo")', "pulumi.Int(1)")
+    (folder / "program" / "main.go").write_text(wrong)
+    said = run([str(go), "build", "-mod=mod", "./..."], cwd=folder, env=go_env, timeout=1800)
+    assert_failed(said, "cannot use pulumi.Int(1)")
+
+
+def test_the_dotnet_sdk_is_compiled(sdks: Path, env: dict[str, str]) -> None:
+    folder = sdks / "dotnet"
+    assert {f"{name}.cs" for name in RESOURCES} <= {path.name for path in folder.iterdir()}
+    if shutil.which("dotnet") is None:
+        pytest.skip("the .NET SDK was made, and not compiled: there is no dotnet here")
+    ok(run(["dotnet", "build"], cwd=folder, env=env, timeout=1200))
+
+
+GO_PROGRAM = f"""\
+package main
+
+import (
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"{MODULE}/sweepstack"
+)
+
+func main() {{
+	pulumi.Run(func(ctx *pulumi.Context) error {{
+		sweep, err := sweepstack.NewSweep(ctx, "a", &sweepstack.SweepArgs{{
+			Job:        sweepstack.JobArgs{{Workdir: pulumi.String("."), Run: pulumi.String("echo")}},
+			Cells:      sweepstack.CellsConfigArgs{{Grid: pulumi.ArrayMap{{"seed": pulumi.Array{{pulumi.Int(0)}}}}}},
+			Candidates: pulumi.StringArray{{pulumi.String("local")}},
+			Boxes:      sweepstack.BoxConfigMap{{"box-0": sweepstack.BoxConfigArgs{{Want: sweepstack.BoxWantRunning}}}},
+			WhenDone:   sweepstack.WhenDoneStop,
+		}})
+		if err != nil {{
+			return err
+		}}
+		ctx.Export("boxes", sweep.Boxes)
+		return nil
+	}})
+}}
+"""

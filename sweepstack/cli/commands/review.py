@@ -18,6 +18,7 @@ import typer
 from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import Out
 from sweepstack.cli.progress import Progress
+from sweepstack.config.declared import declared_path
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.roster import Roster as WholeRoster
 from sweepstack.onbox.common.canonical import DIGEST, write_atomically
@@ -320,9 +321,12 @@ def _roster_of_revision(target: Target, revision: str) -> WholeRoster | None:
     text = _git(target.root, "show", f"{commit.decode().strip()}:./{path.as_posix()}")
     if text is None:
         return WholeRoster(())
+    declared = _git(target.root, "show", f"{commit.decode().strip()}:./{declared_path(path).as_posix()}")
     with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
         copy = Path(folder) / path.name
         copy.write_bytes(text)
+        if declared is not None:
+            declared_path(copy).write_bytes(declared)
         roster, problem = file_roster(StackFile(copy, f"{target.file.shown} of {revision}", target.file.key))
     if problem:
         raise Unsure(f"--base {revision}: {problem}")

@@ -24,6 +24,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # the reader's nodes
 from pydantic import TypeAdapter, ValidationError
 
+from sweepstack.config.declared import MACHINES, Declared, read_declared
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.override import AcceptedFact, FactName
 from sweepstack.config.project import stack_name, stack_path, stacks_of
@@ -86,9 +87,12 @@ class StackFile:
     def is_store(self) -> bool:
         """Whether it describes a stack of volumes (`sweepstack:store`); False if it can't be read."""
         try:
+            declared = read_declared(self.path, self.shown)
             config = _read(self._text(), self.shown).data.get("config")
         except ConfigError:
             return False
+        if declared is not None:
+            return declared.key == STORE_KEY
         return isinstance(config, dict) and STORE_KEY in config
 
     def of_store(self) -> StackFile:
@@ -96,11 +100,16 @@ class StackFile:
         return replace(self, key=STORE_KEY)
 
     def sweep(self) -> dict[str, Any]:
-        """The object (`key`) as plain data, unchecked; the caller must not change it.
+        """The object (`key`) as plain data, unchecked; the caller must not change it. Where the program declares it,
+        that, with what machines wrote into the stack file.
 
         Raises ConfigError: no file, no such object, or a file that `pulumi preview` can't read either.
         """
-        return self._object(_read(self._text(), self.shown).data)
+        data, declared = _read(self._text(), self.shown).data, self._declared()
+        own = self._object(data, declared)
+        if declared is None:
+            return own
+        return {**declared.values, **{key: value for key, value in own.items() if key in MACHINES}}
 
     def pull_to(self) -> str | None:
         """Where the evidence goes, as written in the file; None if the file or the key is missing or unreadable."""
@@ -217,25 +226,36 @@ class StackFile:
             mark = _BYTE_ORDER_MARK * raw.startswith(_BYTE_ORDER_MARK)
             before = raw.removeprefix(mark)
             data = _read(before, self.shown).data
-            now = self._object(data)
+            declared = self._declared()
+            now = self._object(data, declared)
             try:
+                if declared is not None and path[0] not in MACHINES:
+                    raise ConfigError("its sweep is declared by the program, which alone may change it")
                 wanted = _changed(now, path, value, last=bool(header))
                 if _same(wanted, now):
                     return False
-                after = self._edited(before, path, value, header)
-                expected = {**data, "config": {**data["config"], self.key: wanted}}
+                config = {**(data.get("config") or {}), self.key: wanted}
+                whole = ("config", self.key, *path)
+                if declared is not None and not wanted:  # no empty object is left: the engine takes none
+                    del config[self.key]
+                    whole = ("config", self.key) if config else ("config",)
+                after = self._edited(before, whole, value, header)
+                expected = {**data, "config": config}
+                if not config:
+                    del expected["config"]
                 problem = (
                     "" if _same(_read(after, self.shown).data, expected) else "the edit would change other values too"
                 )
             except ConfigError as error:
                 problem = str(error)
             if problem:
-                raise ConfigError(f"{self.shown} was left as it is: {problem}. {by_hand(path, value)}")
+                by_program = declared is not None and path[0] not in MACHINES
+                line = in_program(path, value) if by_program else by_hand(path, value)
+                raise ConfigError(f"{self.shown} was left as it is: {problem}. {line}")
             self._replace(mark + after)
             return True
 
-    def _edited(self, text: str, path: tuple[str, ...], value: Any, header: str) -> str:
-        whole = ("config", self.key, *path)
+    def _edited(self, text: str, whole: tuple[str, ...], value: Any, header: str) -> str:
         if header or value is None:
             text = take_out(text, _read(text, self.shown).root, whole, header)
         return text if value is None else put(text, _read(text, self.shown).root, whole, value, header)
@@ -250,9 +270,16 @@ class StackFile:
                 "writable, and run the command again"
             ) from error
 
-    def _object(self, data: dict[str, Any]) -> dict[str, Any]:
+    def _declared(self) -> Declared | None:
+        """What the program declares of this object."""
+        declared = read_declared(self.path, self.shown)
+        return declared if declared is not None and declared.key == self.key else None
+
+    def _object(self, data: dict[str, Any], declared: Declared | None = None) -> dict[str, Any]:
         config = data.get("config")
         found = config.get(self.key) if isinstance(config, dict) else None
+        if found is None and declared is not None:
+            return {}
         if not isinstance(found, dict):
             what = "volumes that outlive sweeps" if self.key == STORE_KEY else "a sweep"
             raise ConfigError(f"{self.shown}: there is no config.{self.key}: that object is what describes {what}")
@@ -479,6 +506,17 @@ def _flow(value: Any) -> str:
         return value
     quoted = json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+
+
+def in_program(path: Sequence[str], value: Any) -> str:
+    """Says which line a program has to have, by the names of the schema."""
+    from sweepstack.core.spelling import camel  # knows the models of the state: no command that reads needs them
+
+    if value is None:
+        return f"Take {'.'.join((camel(path[0]), *path[1:]))} out of the program"
+    for name in reversed((camel(path[0]), *path[1:])):
+        value = {name: value}
+    return f"Write into the program, and bring it up: {_flow(value)[1:-1]}"
 
 
 def by_hand(path: Sequence[str], value: Any) -> str:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from sweepstack.config.declared import declared_path
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.file import read_document
 from sweepstack.config.policy import SIGNERS
@@ -88,10 +89,11 @@ def touched(root: Path, base: str, head: str = "HEAD") -> list[Touched]:
     shared = tuple(sorted(_shared(top, root, changed, here.values())))
     folder = _relative(stack_path(root, "x").parent.resolve(), top)
     files = {name for name in changed if PurePosixPath(name).match(f"{folder}/Pulumi.*.yaml")}
+    declared = {name for name in changed if PurePosixPath(name).match(f"{folder}/Program.*.yaml")}
     found = []
     for stack, paths in here.items():
         # A job in the project's folder (`workdir: .`) has the files of all stacks below it, and they are no code.
-        others = sorted(name for name in files - {paths[0]} if any(_below(name, path) for path in paths))
+        others = sorted(name for name in (files | declared) - {*paths[:2]} if any(_below(name, path) for path in paths))
         own = any(_below(name, path) for name in changed - set(others) for path in paths)
         if own or shared:
             found.append(Touched(stack, (*paths, *shared, *(f":(exclude){name}" for name in others)), shared=not own))
@@ -108,7 +110,7 @@ def _shared(top: Path, root: Path, changed: set[str], stacks: Iterable[tuple[str
     start = Path(os.path.normpath(root / main)) if isinstance(main, str) else root
     program = _relative(start if start.is_dir() else start.parent, top)
     project = _relative(root, top)
-    jobs = {path for paths in stacks for path in paths[1:] if not _below(program, path)}
+    jobs = {path for paths in stacks for path in paths[2:] if not _below(program, path)}
 
     def is_shared(name: str) -> bool:
         if _PIPELINES.fullmatch(name) or (
@@ -121,9 +123,10 @@ def _shared(top: Path, root: Path, changed: set[str], stacks: Iterable[tuple[str
 
 
 def paths_of(top: Path, root: Path, stack: str) -> tuple[str, ...]:
-    """What of the repository makes a stack: its file, and the folder of its job where that lies in the repository."""
+    """What of the repository makes a stack: its file, what its program declares, and the folder of its job where that
+    lies in the repository."""
     file = StackFile.locate(root, stack)
-    paths = [file.path.resolve()]
+    paths = [file.path.resolve(), declared_path(file.path.resolve())]
     try:
         workdir = file.sweep().get("job", {}).get("workdir")
     except (ConfigError, AttributeError):

@@ -448,6 +448,11 @@ def test_an_earlier_stack_file_is_kept_beside_the_latest(world: World) -> None:
     keep_stack_file(world.uri, world.file.path)
     assert (world.evidence / "stack-files/Pulumi.sweep-t.yaml").read_bytes() == world.file.path.read_bytes()
     assert [path.read_bytes() for path in (world.evidence / "stack-files/earlier").iterdir()] == [first]
+    declared = world.file.path.with_name("Program.sweep-t.yaml")
+    keep_stack_file(world.uri, world.file.path, declared)
+    declared.write_text("what a program declares")
+    keep_stack_file(world.uri, world.file.path, declared)
+    assert (world.evidence / "stack-files/Program.sweep-t.yaml").read_text() == "what a program declares"
 
 
 def test_a_copy_that_differs_is_pulled_again_where_the_box_still_has_it(world: World) -> None:

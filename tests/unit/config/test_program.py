@@ -125,7 +125,8 @@ TWO = GOOD.replace("{box-0: {want: running}}", "{box-0: {want: running}, box-1: 
 def test_resources_and_their_order(project: Path) -> None:
     made = requests(project, TWO)
     kinds = [kind.rsplit(":", 1)[-1] for kind, _ in made if kind.startswith("sweepstack:index:")]
-    assert sorted(kinds) == ["Box", "Box", "Gate", "Gate", "Identity", "Queue", "Queue", "Volume"]
+    groups = ["BoxGroup", "BoxGroup", "Sweep"]
+    assert sorted(kinds) == sorted(["Box", "Box", "Gate", "Gate", "Identity", "Queue", "Queue", "Volume", *groups])
     for name in ("box-0", "box-1"):
         box, queue, gate = (made[f"sweepstack:index:{kind}", name] for kind in ("Box", "Queue", "Gate"))
         urns = {kind: f"sweepstack:index:{kind}::{name}" for kind in ("Box", "Queue")}

@@ -16,6 +16,7 @@ from sweepstack.profiles.layout import Tier
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.model import Meter
 from sweepstack.profiles.volume_stack_plan import plan_store
+from sweepstack.provider.dispatch import HANDLERS
 from sweepstack.provider.resources.volume import VolumeHandler
 from tests.unit.config.helpers import GOOD as SWEEP
 from tests.unit.config.helpers import write
@@ -152,7 +153,7 @@ def requests(root: Path, text: str) -> dict[tuple[str, str], Any]:
 
 def test_the_resources_that_it_asks_for(tmp_path: Path) -> None:
     made = requests(tmp_path, GOOD.replace("encryptionsalt", APPROVAL.replace("NAME", "abl-store")))
-    kinds = sorted(name for kind, name in made if kind.startswith("sweepstack:index:"))
+    kinds = sorted(name for kind, name in made if kind in HANDLERS)
     assert kinds == ["abl-store", "identity"]
     volume = inputs(made["sweepstack:index:Volume", "abl-store"])
     taken = VolumeHandler.inputs_type.model_validate(volume)

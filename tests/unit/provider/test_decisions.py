@@ -8,7 +8,7 @@ import pytest
 
 from sweepstack.provider.dispatch import HANDLERS, handler_for
 from sweepstack.provider.resources.base import Decision
-from sweepstack.provider.schema import schema_json
+from sweepstack.provider.schema import COMPONENTS, schema_json
 
 
 @pytest.mark.parametrize("token", HANDLERS)
@@ -67,7 +67,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
 def test_the_schema_is_json_with_every_resource() -> None:
     """Other languages make their SDKs from it; each `$ref` of ours must resolve."""
     schema = json.loads(schema_json())
-    assert set(schema["resources"]) == set(HANDLERS)
+    assert set(schema["resources"]) == {*HANDLERS, *COMPONENTS}
     text = json.dumps(schema)
     references = {part.split('"')[0] for part in text.split('"#/types/')[1:]}
     assert references == set(schema["types"]), "and each type is used"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sweepstack.core import spelling
 from sweepstack.core.policy_text import PolicyText, written
+from sweepstack.core.resources import STATES
 from sweepstack.review.assess import WORDS
 from sweepstack.review.cell_changes import value_text
 from sweepstack.review.digest import BY_ITSELF
@@ -214,7 +215,7 @@ def values(of: dict[str, Any]) -> st.SearchStrategy[Any]:
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
     """A resource as it is, and two changes of one of its inputs."""
-    token = draw(st.sampled_from(sorted(SCHEMA["resources"])))
+    token = draw(st.sampled_from(sorted(STATES)))
     properties = SCHEMA["resources"][token]["inputProperties"]
     kind = token.rpartition(":")[2]
     left = {name for name in properties if spelling.path_inside(token, name) not in BY_ITSELF[kind]}

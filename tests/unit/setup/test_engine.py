@@ -16,7 +16,19 @@ import pytest
 from scripts.lib import engine_build, engine_download
 from scripts.lib import main as main_module
 from scripts.lib.console import Console
-from scripts.lib.engine import CLI, EXEC, HOST, Recipe, cached, finish, on_path, sweep_leftovers
+from scripts.lib.engine import (
+    CLI,
+    EXEC,
+    HOST,
+    YAML_HOST,
+    Recipe,
+    cached,
+    finish,
+    on_path,
+    sweep_leftovers,
+    wants_yaml,
+    yaml_host,
+)
 from scripts.lib.errors import Cancelled, SetupError
 from scripts.lib.places import Places
 from tests.unit.setup.conftest import Checkout, write_command
@@ -99,6 +111,31 @@ def test_wrong_engine_is_not_sealed(recipe: Recipe, tmp_path: Path, version: str
     with pytest.raises(SetupError):
         finish(folder, recipe, "modules", path_of())
     assert not (folder / "engine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_yaml"),
+    [
+        ("name: a\nruntime: yaml\n", True),
+        ("runtime:\n  name: yaml\n", True),
+        ('runtime: {name: "yaml"}\n', True),
+        ("runtime:\n  name: python\n", False),
+        ("runtime: python\n# runtime: yaml\n", False),
+        ("", False),
+    ],
+)
+def test_a_project_in_yaml_is_seen(tmp_path: Path, text: str, is_yaml: bool) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(text)
+    assert wants_yaml(tmp_path) is is_yaml
+    assert not wants_yaml(tmp_path / "none")
+
+
+def test_the_host_for_yaml_is_taken_where_there_is_one(tmp_path: Path) -> None:
+    engine, own, other = put_engine(tmp_path / "a"), tmp_path / "own", tmp_path / "other"
+    assert yaml_host(engine / CLI, own, path_of(other)) is None
+    for folder in (other, own, engine):  # each before the one above
+        write_command(folder / YAML_HOST, EMPTY)
+        assert yaml_host(engine / CLI, own, path_of(other)) == folder / YAML_HOST
 
 
 def test_new_pins_are_a_new_engine(recipe: Recipe, tmp_path: Path) -> None:
