@@ -85,6 +85,8 @@ class VolumeSeen(_Seen):
     """`locked` or `cleared`"""
     because: str = ""
     """why"""
+    survives: str = ""
+    """that no destroy of this stack ends it, although the engine shows a delete; "" where its delete does end it"""
 
 
 class BoxSeen(_Seen):
@@ -333,6 +335,8 @@ class BoxState(BoxInputs):
     """the offer that was rented"""
     gpu_count: int | None = None
     """the number of its GPUs, as the platform says"""
+    actual_image: str | None = None
+    """the container image that it has now, as the platform says"""
     host_keys: tuple[str, ...] | None = None
     """fingerprints of the keys that its sshd showed"""
 

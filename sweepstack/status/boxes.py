@@ -113,6 +113,9 @@ def _alarms(box_snapshot: BoxSnapshot, now: datetime) -> Iterator[str]:
         said = patrol is not None and any(alarm.startswith(what) for alarm in patrol.alarms)
         if used is not None and used >= FULL and not said:
             yield f"{used:.0%} of its {what} are used"
+    for what, words in box_snapshot.drift.items():
+        if what != "gpus" or alive:  # else it was said above, with what follows
+            yield f"it {words}"
     if box_snapshot.blocked:
         path, hint = box_snapshot.blocked.get("path"), box_snapshot.blocked.get("hint")
         at = f" at {path}" if path and path not in (hint or "") else ""

@@ -61,6 +61,8 @@ class BoxSnapshot:
     """What its platform says of it beside its phase, in words; "" mostly."""
     told: Told | None = None
     """What programs act on of that."""
+    drift: Mapping[str, str] = field(default_factory=dict)
+    """What of it is not as it was rented, or as it is wanted: `price`, `gpus`, `image`, `want` → in words."""
     ends_at: datetime | None = None
     """When the contract with its host ends; None where there is no such end, or the platform does not say it now."""
     approvals: tuple[OnRecord, ...] = ()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.commands import ok
 from tests.engine.harness import Stack
+from tests.engine.one_box import Row
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -165,3 +166,27 @@ def locked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     locked = Locked(lambda: Stack(tmp_path_factory.mktemp("sweep")))
     yield locked
     locked.spoil()
+
+
+@pytest.fixture(scope="module")
+def at_work(make_stack: Callable[..., Stack]) -> Stack:
+    """One box: seed0 is sealed, seed1 is held."""
+    stack = make_stack(cells=("seed0", "seed1"), boxes=("box-0",))
+    stack.hold("seed1")
+    ok(stack.up())
+    stack.wait_done(but=["seed1"])
+    ok(stack.up())  # what a refresh writes once is written now
+    stack.keep_state()
+    return stack
+
+
+@pytest.fixture
+def row(at_work: Stack) -> Iterator[Row]:
+    """It before the option; put back afterwards."""
+    config = at_work.config_file.read_text()
+    made = Row(at_work)
+    yield made
+    made.plain()
+    at_work.config_file.write_text(config)
+    at_work.put_back_state()
+    at_work.assert_unchanged(made.before, state=False)

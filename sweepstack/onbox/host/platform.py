@@ -125,6 +125,7 @@ class BoxRecord:
     `created_at`: with a time zone (UTC); None, with an empty `tag`, when the platform can't tell any more. `endpoint`:
     where its sshd listens now; None when it has none (yet). `gpu_count`: the GPUs that it has now, None when the
     platform does not say; a box with 0 that should have some must run nothing. `region`, `offer`: what was rented.
+    `image`: the container image that it has now, "" where there is none or the platform does not say.
     `host_keys`: the fingerprints that the sshd of a user's own host must show. `mounts`: path on the box → id of the
     host's place that outlives the box. `started_at`: when the platform started it last, with a time zone, also of one
     that is stopped now; None where it does not tell. `egress_per_gb`: USD per GB that leaves it, which only a create
@@ -144,6 +145,7 @@ class BoxRecord:
     gpu_count: int | None = None
     region: str = ""
     offer: str = ""
+    image: str = ""
     host_keys: tuple[str, ...] = ()
     mounts: Mapping[str, str] = field(default_factory=dict)
     stopped_per_hour: float | None = None

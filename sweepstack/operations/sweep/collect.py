@@ -45,6 +45,7 @@ from sweepstack.onbox.common.errors import ConfigError, EvidenceError, Sweepstac
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
+from sweepstack.operations.drift import seen_drift
 from sweepstack.operations.observe import Ahead, keep_journals, observe
 from sweepstack.operations.strays.beside_sweep import SEARCH_SECONDS, Search, cells_of_forgotten, identity_of, search
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another, renamed_from
@@ -335,6 +336,7 @@ class _Look:
             bare=_bare(record, queue.job.gpus or 0 if queue else 0),
             said=record.note if record else "",
             told=record.told if record else None,
+            drift=seen_drift(known, box, record, seen, birth) if record and handed is None else {},
         )
 
 

@@ -129,6 +129,7 @@ def record_of(pod: Mapping[str, Any], account: str, *, ending: bool = False) -> 
         gpu_count=count,
         region=region,
         offer=text(pod.get("gpu"), "id"),
+        image=text(pod, "image"),
         stopped_per_hour=_stopped(pod),
         started_at=moment(pod.get("startedAt")),
     )

@@ -214,6 +214,7 @@ def record_of(row: Mapping[str, Any], account: str, ended: Collection[int] = ())
         endpoint=endpoint_of(row) if phase is Phase.RUNNING else None,
         gpu_count=_count(row.get("num_gpus")),
         region=place,
+        image=str(row.get("image_uuid") or ""),
         stopped_per_hour=_storage(row),
         told=next((told for words, told in TELLS.items() if note.startswith(words)), None),
         ends_at=ends,

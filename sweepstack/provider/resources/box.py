@@ -46,6 +46,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import HasMarket, KnowsKeys, RentsSpot
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
+from sweepstack.operations import drift
 from sweepstack.platforms.common.deadline import DeadlineOver
 from sweepstack.platforms.registry import has_address, load_platform, need
 from sweepstack.provider import secrets
@@ -308,10 +309,17 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             words = f"UNKNOWN, {problem}; it may bill {waiting_cost(judgement.facts)}"
             return ReadAnswer(inputs, state, (f"box {state.name} ({state.native_id}): {words}",))
         now = state.model_copy(update={"phase": record.phase.value, **seen_of(record)})
-        problem = run_or_stop.deviation(box, state, record, judgement.seen)
+        problem = drift.unwanted(box, state, record, judgement.seen)
         if not problem and policy_limits.is_stray(op, box, state.policy):
             problem = f"box {state.name}: its birth record names a policy that is not here; `pulumi up` mends that"
-        return ReadAnswer(inputs, now, (problem,) if problem else ())
+        birth = teardown.birth_of(box) if drift.price_now(box.platform, record) is not None else None
+        drifted = drift.drift(state, box.platform, record, birth)
+        if price := drifted.pop("price", ""):  # an update takes it into the books; nothing mends the others
+            now = now.model_copy(update={"price_per_hour": record.price_per_hour})
+        for words in drifted.values():
+            op.warn(f"box {state.name} {words}")
+        dearer = f"box {state.name} {price}" if price else ""
+        return ReadAnswer(inputs, now, tuple(reason for reason in (problem, dearer) if reason))
 
     def update(self, op: Operation, identifier: str, old: BoxState, new: BoxInputs) -> BoxState:
         """Clears the box after a full check, stops or starts it as wanted, and waits until it is ready. A start costs
@@ -346,7 +354,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         box = box.about(BoxFacts.of(state))
         if store is not None and (new.policy != old.policy or policy_limits.is_stray(op, box, new.policy)):
             policy_limits.keep_birth(store, box, new.policy)
-        if store is not None and price != old.price_per_hour:
+        if store is not None and (price != old.price_per_hour or drift.not_in_books(price, teardown.birth_of(box))):
             keep_price(store, state, running=old.phase == "running")
         bidding = new.bid is not None and new.bid != old.bid
         if bidding and new.bid is not None:

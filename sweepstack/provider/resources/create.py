@@ -375,6 +375,7 @@ def seen_of(record: BoxRecord) -> dict[str, Any]:
         "region": record.region,
         "offer": record.offer,
         "gpu_count": record.gpu_count,
+        "actual_image": record.image,
     }
     found["host_keys"] = list(record.host_keys) or None
     return {name: value for name, value in found.items() if value not in (None, "")}

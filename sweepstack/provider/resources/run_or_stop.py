@@ -15,8 +15,6 @@ from functools import partial
 from sweepstack.billing.deadlines import last_seen, running, starting
 from sweepstack.billing.ledger import bill_of
 from sweepstack.core.journal import Journal
-from sweepstack.core.lease_terms import NONE
-from sweepstack.core.observation import Observation
 from sweepstack.core.resources import BoxInputs, BoxState, QueueState
 from sweepstack.evidence.location import require_marker
 from sweepstack.launch.entries import finished
@@ -36,9 +34,10 @@ from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import LetsIn
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.cell_moves import find, unplaced
+from sweepstack.operations.drift import rests_drained, stops_drained
 from sweepstack.operations.host_shutdown import settled
 from sweepstack.operations.observe import look_up, observe
-from sweepstack.operations.power import STOP_SECONDS, Pause, drained, judge_stop, start_box, stop_box
+from sweepstack.operations.power import STOP_SECONDS, Pause, judge_stop, start_box, stop_box
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.provider.resources import create, manual_end, teardown
 from sweepstack.provider.resources.base import Failure
@@ -104,43 +103,6 @@ def _with(rented: BoxState, new: BoxInputs) -> BoxState:
     return BoxState.model_validate(known | new.model_dump() | {"price_per_hour": rented.price_per_hour})
 
 
-def deviation(box: BoxContext, state: BoxState, record: BoxRecord, seen: Observation) -> str:
-    """Why a box is not as it is wanted, a reason to ask for an update; "" if it is.
-
-    A box that is stopped because its queue is drained is as it is wanted.
-    """
-    name, phase = state.name, record.phase
-    if state.want == "stopped":
-        if phase is Phase.STOPPED:
-            return ""
-        return f"box {name} is {phase.value} and wanted stopped: it bills as if it ran"
-    if phase is Phase.RUNNING:
-        return ""
-    if phase.at_rest and rests_drained(box, state, seen):
-        return ""
-    why = f" ({record.note})" if record.note else ""
-    if phase.at_rest and state.resources.get("spot"):
-        why = why or " (outbid, or stopped by hand; a higher bid may bring it back)"
-    if phase.at_rest:
-        return f"box {name} is {phase.value} and wanted running{why}; `pulumi up` starts it"
-    return f"box {name} is {phase.value}, not ready{why}"
-
-
-def rests_drained(box: BoxContext, state: BoxState, seen: Observation) -> bool:
-    """Whether the box is to stop once its queue is drained (`when_done: stop`, or a lease), and it is. The queue starts
-    it again when it is given cells."""
-    if not _stops_drained(state):
-        return False
-    try:
-        return drained(box.store, state.name, state.generation, seen)
-    except EvidenceError:
-        return False
-
-
-def _stops_drained(state: BoxState) -> bool:
-    return state.when_done == "stop" or state.lease not in (None, NONE)
-
-
 def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: bool) -> None:
     """Warns of each danger clock (a deadline of the platform) that runs for a stopped box. Also of one that may run for
     a box that ends its own bill and does not answer. Never raises."""
@@ -154,7 +116,7 @@ def warn_of_clocks(op: Operation, box: BoxContext, state: BoxState, *, answers: 
     except (EvidenceError, JournalDamaged):
         return  # said elsewhere
     stop = state.teardown.stop.issue if state.teardown.stop is not None else None
-    ends_itself = _stops_drained(state) and stop is not None and stop.by == "ssh"
+    ends_itself = stops_drained(state) and stop is not None and stop.by == "ssh"
     seen = last_seen(journal, state.created_at)
     off = seen if ends_itself and not answers else None
     named = {"box": state.name, "native_id": state.native_id}
@@ -183,7 +145,7 @@ def converge(op: Operation, box: BoxContext, state: BoxState, *, told: bool = Fa
         except Unreachable as error:  # it is cleared all the same, and its end may be all that is left to do
             known = (state.native_id, state.tag, state.account, Phase.UNKNOWN, state.price_per_hour, state.created_at)
             return BoxRecord(*known, location="", note=str(error))
-    if not woken and _stops_drained(state) and state.teardown.stop is not None:
+    if not woken and stops_drained(state) and state.teardown.stop is not None:
         seen, record = observe(box, files=False)
         if record is not None and seen.stopped and rests_drained(box, state, seen):
             return record

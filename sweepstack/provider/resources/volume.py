@@ -132,9 +132,8 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             op.warn(f"volume {state.name} ({state.native_id}) is gone, with all that was on it")
             return Gone()
         now = state.model_copy(update=seen_of(record, inputs))
-        if state.guarded:
-            inputs = inputs.model_copy(update={"live": live_facts(op, context_of(now), now)})
-        return ReadAnswer(inputs, now)
+        live = live_facts(op, context_of(now), now) if state.guarded else survivor(op, now)
+        return ReadAnswer(inputs.model_copy(update={"live": live}), now)
 
     def update(self, op: Operation, identifier: str, old: VolumeState, new: VolumeInputs) -> VolumeState:
         """Grows the volume if more is wanted, which costs more. Raises SweepstackError if the platform did not grow
@@ -370,6 +369,15 @@ def live_facts(op: Operation, volume: VolumeContext, state: VolumeState) -> Volu
         state=word.lower(),
         because=verdict.way or "; ".join(verdict.reasons),
     )
+
+
+def survivor(op: Operation, state: VolumeState) -> VolumeSeen:
+    """What the delete step of a preview shows of a volume that this stack does not end. Says it on the volume's row,
+    too, where the engine keeps it beside its own word `delete`."""
+    words = "survives a destroy, with all that is on it"
+    cost = "" if state.kept else f" ({takes_words(state.price_per_month, state.actual_size_gb, None)})"
+    op.progress(f"volume {state.name} {words}{cost}")
+    return VolumeSeen(survives=words, usd_per_month=state.price_per_month)
 
 
 def end_volume(op: Operation, volume: VolumeContext, state: VolumeState) -> None:

@@ -26,6 +26,7 @@ from sweepstack.onbox.common.errors import (
 )
 from sweepstack.onbox.host.folder_platform import LocalPlatform
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+from sweepstack.operations import drift
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import Unanswered
 from sweepstack.provider.resources import identity, run_or_stop
@@ -60,14 +61,12 @@ def test_a_stopped_box_rests_as_wanted_only_where_it_was_to_stop_and_is_drained(
     state = state_of(sweep, when_done=when_done, lease=lease)
     record = BoxRecord("local-a", "t", "here/1", Phase.STOPPED, 0.5, NOW, location="here")
     asked = "box box-0 is stopped and wanted running; `pulumi up` starts it"
-    assert run_or_stop.deviation(context_of(state), state, record, SEEN) == asked, (
-        "its queue is not known to be drained"
-    )
+    assert drift.unwanted(context_of(state), state, record, SEEN) == asked, "its queue is not known to be drained"
     with monkeypatch.context() as patch:
-        patch.setattr(run_or_stop, "drained", lambda *_: True)
-        assert run_or_stop.deviation(context_of(state), state, record, SEEN) == ("" if as_wanted else asked)
+        patch.setattr(drift, "drained", lambda *_: True)
+        assert drift.unwanted(context_of(state), state, record, SEEN) == ("" if as_wanted else asked)
     shutil.rmtree(sweep.store.root)
-    assert run_or_stop.deviation(context_of(state), state, record, SEEN) == asked, "nor without evidence"
+    assert drift.unwanted(context_of(state), state, record, SEEN) == asked, "nor without evidence"
 
 
 def test_only_another_entry_of_this_sweep_that_stays_lets_an_identity_go_unchecked(
