@@ -1,7 +1,7 @@
 """What a platform says of a box that is not as it was rented, or as it is wanted.
 
-For Read and for `status`. Tells only: no drift ends a box, replaces it, or keeps an approval from it. A price is the one
-drift that `pulumi up` takes over, into the records, so that the ledger counts by it from then on.
+For Read and for `status`. Tells only: no drift ends a box, replaces it, or keeps an approval from it. A price is the
+one drift that `pulumi up` takes over, into the records, so that the ledger counts by it from then on.
 """
 
 from __future__ import annotations
