@@ -6,6 +6,8 @@ needs no more than this.
 
 from __future__ import annotations
 
+import functools
+import os
 import subprocess
 import threading
 import time
@@ -33,6 +35,9 @@ class Failure:
     property: str
     reason: str
 
+
+DESTROY = frozenset({"destroy", "down", "dn"})
+"""What the engine's command is called, and may be called."""
 
 Emit = Callable[[Severity, str, str], None]
 """(severity, URN, text)"""
@@ -108,6 +113,13 @@ class Operation:
         that resource."""
         self.session.emit(Severity.WARNING if warns else Severity.INFO, "", text)
 
+    def survives(self, text: str) -> None:
+        """Shows on the resource's row, beside the engine's word `delete`, that its delete ends nothing. A terminal's
+        last screen has no such line any more: so in a destroy it is shown among those that stay, too."""
+        self.progress(text)
+        if destroys(os.getppid()):
+            self.of_stack(text)
+
     def warn(self, text: str) -> None:
         """Shows a warning. It must name its subject: with `--diff` the engine prints it without the resource."""
         self.session.emit(Severity.WARNING, self.urn, text)
@@ -115,6 +127,21 @@ class Operation:
     def seconds(self, default: float) -> float:
         """The user's timeout for this operation, or `default`."""
         return self.timeout or default
+
+
+@functools.cache
+def destroys(engine: int) -> bool:
+    """Whether the engine, by its process id, was asked for a destroy: no request says it. For what is shown, and
+    nothing else; true where it can't be read."""
+    try:
+        words = Path(f"/proc/{engine}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        asked = ["ps", "-o", "args=", "-p", str(engine)]
+        try:
+            words = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.split()
+        except (OSError, subprocess.SubprocessError):
+            return True
+    return not DESTROY.isdisjoint(words)
 
 
 def token_of(urn: str) -> str:

@@ -112,7 +112,10 @@ def test_a_destroy_preview_says_what_survives(small_finished: Stack) -> None:
     shown = ok(small_finished.pulumi("destroy", "--preview-only")).out
     assert re.search(r"- +sweepstack:index:Volume durable delete .*volume durable survives a destroy", shown), shown
     assert re.search(r"- +sweepstack:index:Identity identity delete .*evidence survives a destroy, at file://", shown)
-    assert "box box-0 LOCKED" in shown
+    stays = shown.partition("Diagnostics:")[2]  # a terminal's last screen has nothing of the rows
+    for words in ("volume durable survives a destroy", "the evidence survives a destroy", "box box-0 LOCKED"):
+        assert words in " ".join(stays.split()), shown
+    assert "survives a destroy" not in ok(small_finished.pulumi("preview")).out.partition("Diagnostics:")[2]
 
 
 @pytest.mark.proof

@@ -144,7 +144,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
                 op.warn(f"{op.stack}: {elsewhere_words(held, op.stack)}")
         except EvidenceError as error:
             op.warn(f"{op.stack}: {error}")
-        op.progress(f"the evidence survives a destroy, at {state.evidence}")
+        op.survives(f"the evidence survives a destroy, at {state.evidence}")
         inputs = IdentityInputs.model_validate(state.model_dump(include=set(IdentityInputs.model_fields)))
         return ReadAnswer(inputs, state)
 

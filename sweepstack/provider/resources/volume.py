@@ -376,7 +376,7 @@ def survivor(op: Operation, state: VolumeState) -> VolumeSeen:
     too, where the engine keeps it beside its own word `delete`."""
     words = "survives a destroy, with all that is on it"
     cost = "" if state.kept else f" ({takes_words(state.price_per_month, state.actual_size_gb, None)})"
-    op.progress(f"volume {state.name} {words}{cost}")
+    op.survives(f"volume {state.name} {words}{cost}")
     return VolumeSeen(survives=words, usd_per_month=state.price_per_month)
 
 
