@@ -234,7 +234,7 @@ def _state_of_newer(world: World) -> bool:
         if (document := _read(path)) is None:
             return False
         for one in document["checkpoint"]["latest"].get("resources", []):
-            if str(one["type"]).startswith("sweepstack:index:"):
+            if one.get("custom") and str(one["type"]).startswith("sweepstack:index:"):
                 one["inputs"]["from_the_future"] = one["outputs"]["from_the_future"] = True
         path.write_text(json.dumps(document))
     return True

@@ -199,7 +199,7 @@ def spelled(how: str, resource: dict[str, Any]) -> dict[str, Any]:
 
 
 def ours(resource: dict[str, Any]) -> bool:
-    return str(resource["type"]).startswith("sweepstack:index:")
+    return bool(resource.get("custom")) and str(resource["type"]).startswith("sweepstack:index:")
 
 
 def project() -> str:
@@ -223,7 +223,7 @@ def run_program(stack: str, session: Any, register: Any, problems: list[str]) ->
 
     class Answers(pulumi_mocks.Mocks):
         def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
-            if not args.typ.startswith("sweepstack:index:"):
+            if not args.custom or not args.typ.startswith("sweepstack:index:"):
                 return "", {}
             urn = f"urn:pulumi:{stack}::{project()}::{args.typ}::{args.name}"
             identifier, outputs = register(urn, args.typ, dict(args.inputs))
