@@ -1,7 +1,7 @@
 """Each command of the engine that could end or forget something, before and after the approval.
 
-The rows of the second table in docs/resources.md. One box, both cells sealed. *Locked*: pulled by nobody, approved by
-nobody. *Cleared*: verified, approved, brought up. In no row a locked box ends, and what a command shows is true.
+The rows of the second table in docs/resources.md. One box, both cells sealed. *Locked*: neither pulled nor
+approved. *Cleared*: verified, approved, brought up. In no row a locked box ends, and what a command shows is true.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ def test_state_move_takes_the_gate_along(asked: Asked) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("flags", ["--all --force", "BOX --target-dependents"])
 def test_state_delete_forgets_and_is_named(asked: Asked, flags: str) -> None:
-    """The engine asks nobody. `status`, `audit` and the night's job name the box; the next `up` adopts it."""
+    """The engine does not ask us. `status`, `audit` and the nightly job name the box; the next `up` adopts it."""
     stack = asked.stack
     words = [{"BOX": asked.box}.get(word, word) for word in flags.split()]
     ok(stack.run("pulumi", "state", "delete", *words, "--stack", stack.name, "--yes"))
@@ -469,7 +469,7 @@ def test_each_row_of_the_table_is_a_test_and_each_test_a_row() -> None:
 
 
 def test_each_flag_of_this_engine_is_in_the_table_or_only_shows(small_once: Stack) -> None:
-    """A new version of the engine with a flag that nobody has looked at turns this red."""
+    """A new version of the engine with a flag that is in neither list turns this red."""
     told = set(re.findall(r"--([\w-]+)", " ".join(first for first, _ in rows())))
     commands: list[tuple[str, ...]] = [*((verb,) for verb in ASKED), *(("state", verb) for verb in OF_STATE)]
     found = {" ".join(words): flags_of(words, small_once) for words in commands}
