@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
-from sweepstack.config.file import Document, parse_document
+from sweepstack.config.file import Document, flawless
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.onbox.common.canonical import write_atomically
 from sweepstack.onbox.common.dataclass import dataclass
@@ -40,12 +40,6 @@ def declared_path(stack_file: Path) -> Path:
     return stack_file.with_name(f"Program.{stack_file.name.removeprefix('Pulumi.')}")
 
 
-def shown_of(shown: str) -> str:
-    """The same for messages, from the stack file's own name there."""
-    folder, slash, name = shown.rpartition("/")
-    return f"{folder}{slash}Program.{name.removeprefix('Pulumi.')}"
-
-
 def text_of(key: str, values: Mapping[str, Any]) -> str:
     """The file's text. Keys are sorted at any depth: what a program gives comes over a protocol that has no order, and
     the order of the axes of a grid is in the names of its cells."""
@@ -54,16 +48,17 @@ def text_of(key: str, values: Mapping[str, Any]) -> str:
 
 
 def read_declared(stack_file: Path, shown: str, text: str | None = None) -> Declared | None:
-    """What the program declares; None where it declares nothing. `text`: what the file is about to hold.
+    """What the program declares; None where it declares nothing. `shown`: the stack file's name in messages; `text`:
+    what the file is about to hold.
 
     Raises ConfigError for a file that does not read.
     """
-    path = declared_path(stack_file)
+    path, shown = declared_path(stack_file), str(declared_path(Path(shown)))
     if text is None:
         if not stack_file.name.startswith("Pulumi.") or not path.is_file():
             return None
-        text = read_text(path, shown_of(shown))
-    document = parse_document(text, shown_of(shown))
+        text = read_text(path, shown)
+    document = flawless(text, shown)
     config = document.data.get("config")
     if not isinstance(config, dict) or len(config) != 1:
         return None

@@ -8,6 +8,7 @@ stands twice in one mapping is a mistake.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def parse_document(text: str, shown: str, *, first_line: int = 1) -> Document:
     document = Document(shown, {}, root, first_line)
     if root is not None:
         document.data = _Reader(document).value(root, ())
+    return document
+
+
+@lru_cache(maxsize=32)
+def flawless(text: str, shown: str) -> Document:
+    """The same without a flaw; not to be changed. Cached: one command asks several times, also for all stacks of a
+    project (`own_files`), and a file with many cells takes long to parse. Raises ConfigError."""
+    document = parse_document(text, shown)
+    if document.flaws:
+        raise ConfigError(f"{shown}, line {document.flaws[0].line}: {document.flaws[0].text}")
     return document
 
 

@@ -193,7 +193,7 @@ def clone(root: Path, out: Out) -> int:
     """Sets up what a clone of a project lacks, and names its stacks. Changes no file of the project."""
     stacks = StackFile.stacks(root)
     command = launcher.install()
-    out_of = f"wrote {_shown(command, root)}; " if command else ""
+    wrote = f"wrote {_shown(command, root)}; " if command else ""
     following = [] if shutil.which("pulumi") or command else [f"{engine_fix()}, then sweepctl init"]
     if stacks:
         name = stacks[0] if len(stacks) == 1 else "NAME"
@@ -202,7 +202,7 @@ def clone(root: Path, out: Out) -> int:
     else:
         following.append("sweepctl init NAME    (a stack)")
     out.document({"files": [_shown(command, root)] if command else [], "stacks": stacks, "next": following})
-    out.line(f"{out_of}this folder is a project already, and stays as it is")
+    out.line(f"{wrote}this folder is a project already, and stays as it is")
     out.next(following)
     return YES
 

@@ -17,7 +17,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import yaml  # type: ignore[import-untyped]  # the reader's nodes
 from pydantic import TypeAdapter, ValidationError
 
 from sweepstack.config.declared import MACHINES, Declared, read_declared
-from sweepstack.config.file import Document, parse_document
+from sweepstack.config.file import flawless
 from sweepstack.config.override import AcceptedFact, FactName
 from sweepstack.config.project import stack_name, stack_path, stacks_of
 from sweepstack.config.yaml_bounds import read_text
@@ -44,16 +43,6 @@ PLACED = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _BYTE_ORDER_MARK = "\ufeff"
 _ACCEPTED = TypeAdapter(dict[FactName, AcceptedFact])
-
-
-@lru_cache(maxsize=32)
-def _read(text: str, shown: str) -> Document:
-    """The parsed file. Cached: one command asks several times, also for all stacks of a project (`own_files`), and a
-    file with many cells takes long to parse."""
-    document = parse_document(text, shown)
-    if document.flaws:
-        raise ConfigError(f"{shown}, line {document.flaws[0].line}: {document.flaws[0].text}")
-    return document
 
 
 def valid_stack_name(name: str) -> bool:
@@ -88,7 +77,7 @@ class StackFile:
         """Whether it describes a stack of volumes (`sweepstack:store`); False if it can't be read."""
         try:
             declared = read_declared(self.path, self.shown)
-            config = _read(self._text(), self.shown).data.get("config")
+            config = flawless(self._text(), self.shown).data.get("config")
         except ConfigError:
             return False
         if declared is not None:
@@ -105,7 +94,7 @@ class StackFile:
 
         Raises ConfigError: no file, no such object, or a file that `pulumi preview` can't read either.
         """
-        data, declared = _read(self._text(), self.shown).data, self._declared()
+        data, declared = flawless(self._text(), self.shown).data, self._declared()
         own = self._object(data, declared)
         if declared is None:
             return own
@@ -225,11 +214,12 @@ class StackFile:
             raw = self._text()
             mark = _BYTE_ORDER_MARK * raw.startswith(_BYTE_ORDER_MARK)
             before = raw.removeprefix(mark)
-            data = _read(before, self.shown).data
+            data = flawless(before, self.shown).data
             declared = self._declared()
+            by_program = declared is not None and path[0] not in MACHINES
             now = self._object(data, declared)
             try:
-                if declared is not None and path[0] not in MACHINES:
+                if by_program:
                     raise ConfigError("its sweep is declared by the program, which alone may change it")
                 wanted = _changed(now, path, value, last=bool(header))
                 if _same(wanted, now):
@@ -244,12 +234,13 @@ class StackFile:
                 if not config:
                     del expected["config"]
                 problem = (
-                    "" if _same(_read(after, self.shown).data, expected) else "the edit would change other values too"
+                    ""
+                    if _same(flawless(after, self.shown).data, expected)
+                    else "the edit would change other values too"
                 )
             except ConfigError as error:
                 problem = str(error)
             if problem:
-                by_program = declared is not None and path[0] not in MACHINES
                 line = in_program(path, value) if by_program else by_hand(path, value)
                 raise ConfigError(f"{self.shown} was left as it is: {problem}. {line}")
             self._replace(mark + after)
@@ -257,8 +248,8 @@ class StackFile:
 
     def _edited(self, text: str, whole: tuple[str, ...], value: Any, header: str) -> str:
         if header or value is None:
-            text = take_out(text, _read(text, self.shown).root, whole, header)
-        return text if value is None else put(text, _read(text, self.shown).root, whole, value, header)
+            text = take_out(text, flawless(text, self.shown).root, whole, header)
+        return text if value is None else put(text, flawless(text, self.shown).root, whole, value, header)
 
     def _replace(self, text: str) -> None:
         try:

@@ -210,3 +210,11 @@ def test_plain_inputs_pass_as_they_were_written() -> None:
     assert repr(found["job"]["slots"]) == "2"
     assert found == {"job": {"slots": 2, "x": 0.5, "on": True}, "axis": [0, 1e-4], "text": "2"}
     assert plain({"run": OUTPUT | {"value": "a", "dependencies": []}}, "") == {"run": "a"}
+
+
+def test_a_file_of_the_program_with_a_key_twice_is_refused_as_a_stack_file_is(tmp_path: Path) -> None:
+    """After a merge by hand. Neither of the two values is taken in silence."""
+    stack = tmp_path / "Pulumi.t.yaml"
+    declared_path(stack).write_text("config:\n  sweepstack:sweep:\n    pull_to: a\n    pull_to: b\n")
+    with pytest.raises(ConfigError, match=r"stacks/Program\.t\.yaml, line 4: this key stands twice"):
+        read_declared(stack, "stacks/Pulumi.t.yaml")
