@@ -26,8 +26,8 @@ from bench.clone import ROOT
 from bench.compared import compared
 from bench.status_bench import RUN, Quiet
 from sweepstack.onbox.common import box_layout
+from tests.extensions.pages.opened import chromium, cpu_of, is_open
 from tests.unit.cli.support import STACK, World
-from tests.unit.report.opened import chromium, cpu_of, is_open
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext

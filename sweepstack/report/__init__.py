@@ -1,1 +1,1 @@
-"""HTML pages of their own with tables and plots, and what `results --as html` puts into one."""
+"""One HTML page that loads nothing: what a review is written as, and a page with plots, too."""

@@ -27,9 +27,11 @@ QUICK = (
     ),
     "tests/unit/config/test_file.py",
     "tests/unit/profiles/test_profiles.py",
+    "tests/unit/cli/test_results.py::test_without_the_extension_a_page_names_it",
     "tests/unit/teardown/test_without_signing.py",
 )
-"""Tests of the core that read commands, stack files, profiles and the registry of adapters."""
+"""Tests of the core that read commands, stack files, profiles and the registry of adapters, and of what is said where
+an extension is missing."""
 WHOLE = (
     "tests/unit/config",
     "tests/unit/profiles",

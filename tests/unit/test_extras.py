@@ -39,7 +39,6 @@ from sweepstack.config.stack_config import StackConfig, StoreConfig
 from sweepstack.evidence.statement import load_key
 from sweepstack.loaders.parquet_file import ParquetFile
 from sweepstack.platforms.registry import load_platform
-from sweepstack.report.page import library
 
 root = Path(tempfile.mkdtemp())
 (root / "stacks").mkdir()
@@ -66,7 +65,6 @@ said(lambda: refuse_missing(stack("vast", vast.replace("pull_to: ", "pull_to: s3
 said(lambda: refuse_missing(stack("store", STORE)))
 said(lambda: [vars(one) for one in extras(stack("vast", vast))])
 said(s3)
-said(library)
 said(lambda: load_key(b"", "key"))
 said(lambda: ParquetFile(None))
 for key in ("", "a-key"):
@@ -95,7 +93,7 @@ def test_without_the_extras_one_refusal_names_file_key_and_command(tmp_path: Pat
         [sys.executable, "-c", WITHOUT], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    plain, vast, store, doctor, s3, report, sign, parquet, keyless, unasked, keyed, asked = ended.stdout.splitlines()
+    plain, vast, store, doctor, s3, sign, parquet, keyless, unasked, keyed, asked = ended.stdout.splitlines()
     lacks = {extra: f"the package {EXTRAS[extra]} is not installed here. Next: {extras.fix(extra)}" for extra in EXTRAS}
     assert plain == "yes"
     file = "ConfigError: stacks/Pulumi.vast.yaml: "
@@ -104,7 +102,6 @@ def test_without_the_extras_one_refusal_names_file_key_and_command(tmp_path: Pat
     assert "'verdict': 'fail'" in doctor
     assert "'fix': 'scripts/setup --extra vastai'" in doctor
     assert s3 == f"EvidenceError: object storage can't be asked: {lacks['s3']}"
-    assert report == f"NoLibrary: a page with plots can't be written: {lacks['report']}"
     assert sign == f"NotAKey: nothing can be signed: {lacks['sign']}"
     assert parquet == f"NoAnswer: can't be read here: {lacks['parquet']}"
     assert keyless.startswith("NotAuthorized: there is no key for vast.ai: ")

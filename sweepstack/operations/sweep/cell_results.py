@@ -10,8 +10,7 @@ from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, begins_late, last_row, leading, parse_rows
-from sweepstack.core.pieces import WHOLE_BYTES
+from sweepstack.core.metrics import Row, begins_late, last_row, leading
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.dataclass import dataclass
@@ -86,11 +85,6 @@ class CellFiles:
             except (SweepstackError, OSError):
                 self._found[path] = None
         return self._found[path]
-
-    def earlier_rows(self, attempt: int, path: str) -> tuple[str, list[Row]]:
-        """The rows of the metrics file of an earlier attempt, from a copy. Raises SweepstackError, OSError."""
-        file = find_pulled(self._sources, self.cell, attempt, path)
-        return file.words, parse_rows(file.whole(WHOLE_BYTES), path)
 
     def _look(self, path: str) -> CellFile:
         if not self.verified and self._asks_box:

@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from sweepstack.core import extensions
 from tests.unit.cli.support import World, by_name
 
 
@@ -77,3 +78,13 @@ def test_of_a_long_metrics_file_the_end_is_read(world: World, more: dict[str, st
     box.start("lr0.1", metrics=[{"step": number, "loss": number, **more} for number in range(900)])
     (cell,) = world.run("results", "--all", "--json").json["cells"]
     assert cell["values"] == {"loss": 899}
+
+
+def test_without_the_extension_a_page_names_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds(world)
+    monkeypatch.delitem(extensions.ROOTS, "sweepstack.extensions")
+    result = world.run("results", "--as", "html")
+    assert result.code == 2
+    assert "`sweepctl results --as html` belongs to the extension `pages`, which is not installed here" in result.err
+    assert list(world.root.glob("*.html")) == []
+    assert world.run("results").code == 0

@@ -69,6 +69,23 @@ def test_what_runs_shows_step_loss_heartbeat_and_eta(world: World) -> None:
     assert "next   sweepctl wait" in text
 
 
+@pytest.mark.parametrize(("workers", "most"), [(2, 20), (1, 40), (0, None)])
+def test_the_time_left_counts_all_workers_at_work(world: World, workers: int, most: float | None) -> None:
+    """A cell took 20 s and two wait. With none at work it is not known: when one begins the scheduler says."""
+    box = world.add("box-0")
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    for worker in ("7_0.0", "7_1.0"):
+        box.log("runner-started", worker=worker, pid=1)
+    box.seal("lr0.1")
+    for worker in ("7_0.0", "7_1.0")[workers:]:
+        box.log("runner-stopped", worker=worker, why="wall")
+    box.alive()
+    seen = world.run("status", "--json").json
+    said = "its runner is alive and has not written one heartbeat" in str(seen["boxes"][0]["alarms"])
+    assert said is (workers > 0), "while all wait there is none to write"
+    assert seen["eta_seconds"] == (most and pytest.approx(most, abs=0.1))
+
+
 def test_a_cell_whose_runner_died_is_failed_and_up_resumes_it(world: World) -> None:
     box = world.add()
     box.launch("lr0.1")

@@ -9,7 +9,6 @@ from typing import Any
 from sweepstack.core.heartbeat import Doing, Patrol, merged
 from sweepstack.core.journal import Journal, parse_journal
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
-from sweepstack.report.timeline import attempts
 
 AT = datetime(2026, 11, 24, 9, 0, tzinfo=UTC)
 STARTED = {"event": "cell-started", "attempt": 1, "config_digest": "x", "code": "y", "slot": 0}
@@ -52,22 +51,6 @@ def test_the_queue_waits_for_room_only_where_each_living_worker_does() -> None:
     assert journal(*both).blocked is not None
     assert journal(*events, {"event": "runner-stopped", "worker": "b", "why": "wall"}).blocked is not None
     assert journal(*both, {"event": "queue-unblocked", "worker": "a"}).blocked is None
-
-
-def test_a_worker_s_start_cuts_off_no_cell_of_another() -> None:
-    found = attempts(
-        journal(
-            {"event": "runner-started", "worker": "a"},
-            {**STARTED, "cell": "c", "worker": "a"},
-            {"event": "runner-started", "worker": "b"},
-            {**STARTED, "cell": "d", "worker": "b"},
-            {"event": "worker-ended", "worker": "b", "proof": "gone", "by": "a"},
-            {"event": "cell-sealed", "cell": "c", "attempt": 1, "config_digest": "x", "manifest": "m", "worker": "a"},
-        ),
-        AT,
-        working=True,
-    )
-    assert {(one.cell, one.what) for one in found} == {("c", "sealed"), ("d", "cut off")}
 
 
 def test_heartbeats_are_merged() -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,6 +18,7 @@ from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     CellResult,
@@ -121,13 +123,20 @@ def command(
 
         return curves(target, cells or (), metric or (), out)
     if form == "html":
-        from sweepstack.cli.commands.results.page import report
-
-        return report(target, output, out)
+        return _page(target, output, out)
     if form != "table" and json:
         raise Unsure("--as and --json are two ways to write one table: use one of them")
     style: Style = "csv" if form == "csv" else "markdown" if form == "markdown" else "table"
     return results(target, over or (), metric or (), all_, style, out)
+
+
+def _page(target: Target, output: str | None, out: Out) -> int:
+    """What the extension `pages` writes. Raises Unsure where it is not installed."""
+    module = module_of("pages", "page")
+    if module is None:
+        raise Unsure(f"`sweepctl results --as html` belongs to {not_here('pages')}")
+    code: int = import_module(module).report(target, output, out)
+    return code
 
 
 def results(

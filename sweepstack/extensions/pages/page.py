@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sweepstack.cli.output import YES, Out, size
 from sweepstack.cli.progress import Progress
+from sweepstack.extensions.pages.page_facts import sweep_facts
 from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import No, Unsure
 from sweepstack.operations.sweep.collect import take_snapshot
-from sweepstack.operations.sweep.page_facts import sweep_facts
 from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import compose
@@ -29,7 +29,7 @@ def report(target: Target, output: str | None, out: Out) -> int:
     if file is not None:
         _refuse_other(file)
     with Progress("reading"):
-        from sweepstack.report.sweep_page import sweep_page
+        from sweepstack.extensions.pages.sweep_page import sweep_page
 
         sources = open_sources(target)
         snapshot = take_snapshot(sources, files=False)

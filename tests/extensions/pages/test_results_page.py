@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sweepstack.onbox.common import box_layout
+from tests.extensions.pages.test_plots import numbers
 from tests.unit.cli.support import CODE, STACK, World
-from tests.unit.report.test_page import numbers
 
 PAGE = f"report-{STACK}.html"
 
@@ -103,7 +103,7 @@ def test_a_sweep_at_work_and_over(world: World) -> None:
 def test_a_long_curve_keeps_its_peak_and_its_gap_and_the_page_says_so(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweepstack.report.curves.MOST_POINTS", 0)
+    monkeypatch.setattr("sweepstack.extensions.pages.curves.MOST_POINTS", 0)
     box = world.add("box-0")
     box.launch("lr0.1", "lr0.3")
     odd = {77: math.nan, 150: 9.0}
@@ -211,20 +211,3 @@ def test_of_several_workers_each_has_its_series_and_its_lane(world: World) -> No
     assert world.run("pull").code == 0
     box.vanish()
     shown()
-
-
-@pytest.mark.parametrize(("workers", "most"), [(2, 20), (1, 40), (0, None)])
-def test_the_time_left_counts_all_workers_at_work(world: World, workers: int, most: float | None) -> None:
-    """A cell took 20 s and two wait. With none at work it is not known: when one begins the scheduler says."""
-    box = world.add("box-0")
-    box.launch("lr0.1", "lr0.3", "lr0.9")
-    for worker in ("7_0.0", "7_1.0"):
-        box.log("runner-started", worker=worker, pid=1)
-    box.seal("lr0.1")
-    for worker in ("7_0.0", "7_1.0")[workers:]:
-        box.log("runner-stopped", worker=worker, why="wall")
-    box.alive()
-    seen = world.run("status", "--json").json
-    said = "its runner is alive and has not written one heartbeat" in str(seen["boxes"][0]["alarms"])
-    assert said is (workers > 0), "while all wait there is none to write"
-    assert seen["eta_seconds"] == (most and pytest.approx(most, abs=0.1))

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from sweepstack.billing.ledger import Bill
 from sweepstack.core.journal import Entry, Journal
+from sweepstack.extensions.pages.page_data import BoxStory, SweepFacts, task_of
+from sweepstack.extensions.pages.plots import Span, Spans
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.report.blocks import Span, Spans
-from sweepstack.report.page_data import BoxStory, SweepFacts, task_of
 
 TONES = {
     "sealed": "good",

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sweepstack.core.results import axes_of, text
+from sweepstack.extensions.pages.page_data import SweepFacts
+from sweepstack.extensions.pages.plots import Curve, Lines, Shown
 from sweepstack.onbox.common.units import count
-from sweepstack.report.blocks import Block, Curve, Lines, Text
-from sweepstack.report.page_data import SweepFacts
+from sweepstack.report.blocks import Text
 
 SEED = "seed"
 MOST_POINTS = 100_000
@@ -17,12 +18,12 @@ MOST_POINTS = 100_000
 FEWEST = 60
 
 
-def metrics(facts: SweepFacts) -> list[Block]:
+def metrics(facts: SweepFacts) -> list[Shown]:
     """The section on metrics."""
     cells = facts.snapshot.roster
     axes = sorted(axes_of(cells), key=lambda name: name == SEED)  # seeds come last: they are what one averages over
     params = {cell.name: cell.params for cell in cells}
-    blocks: list[Block] = []
+    blocks: list[Shown] = []
     for metric, found in facts.cells.curves.items():
         curves = []
         for one in found:

@@ -21,23 +21,24 @@ from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import Journal
 from sweepstack.core.metrics import Row, Series, column, number, paired, parse_rows
 from sweepstack.core.parallel import in_parallel
-from sweepstack.core.pieces import WHOLE_BYTES, is_sampled, pieces
 from sweepstack.core.records import Approval, Birth, Cell
 from sweepstack.core.results import CellResult
 from sweepstack.evidence.box_logs import copied_logs, read_copied_log
 from sweepstack.evidence.cell_store import each
 from sweepstack.evidence.store import EvidenceStore
+from sweepstack.extensions.pages.curves import most_of, thinned
+from sweepstack.extensions.pages.page_data import BoxStory, CellsRead, SweepFacts, task_of
+from sweepstack.extensions.pages.pieces import WHOLE_BYTES, is_sampled, pieces
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.operations.sweep.cell_file import find_pulled
 from sweepstack.operations.sweep.cell_results import CellFiles, files_of, find_own, joined, result_of
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
 from sweepstack.operations.sweep.sources import Sources
-from sweepstack.report.curves import most_of, thinned
-from sweepstack.report.page_data import BoxStory, CellsRead, SweepFacts, task_of
 from sweepstack.status.model import CellView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
@@ -141,7 +142,9 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
         earlier = states[cell.name].earlier  # whose curves are those of the run since
         copy = CellFiles(sources, snapshot, cell.name, state, earlier=True) if earlier else there
         result = result_of(cell, copy, *own) if states[cell.name].has_result else None
-        return result, _curves(there, cell, metrics, most) if metrics is not None and cell.name in wanted else None
+        if metrics is None or cell.name not in wanted:
+            return result, None
+        return result, _curves(sources, there, cell, metrics, most)
 
     cells = snapshot.roster
     found = list(each(sources.store.copies, ask, cells) if sources.store is not None else map(ask, cells))
@@ -166,7 +169,7 @@ def of_cells(sources: Sources, snapshot: Snapshot, states: Mapping[str, CellView
     )
 
 
-def _curves(there: CellFiles, cell: Cell, entry: MetricsInput, most: int) -> Curves:
+def _curves(sources: Sources, there: CellFiles, cell: Cell, entry: MetricsInput, most: int) -> Curves:
     """The curves of one cell, with about `most` points each."""
     file = find_own(there, cell, entry.file)
     if file is None:
@@ -183,7 +186,7 @@ def _curves(there: CellFiles, cell: Cell, entry: MetricsInput, most: int) -> Cur
     if not rows:
         return Curves(sampled=is_sampled(size))
     own = own_file(entry.file, cell.name, cell.params)
-    parts = joined(rows, file.attempt, entry.x, lambda attempt: there.earlier_rows(attempt, own))
+    parts = joined(rows, file.attempt, entry.x, partial(_earlier_rows, sources, cell.name, own))
     rows = [*chain.from_iterable(part.rows for part in parts), *rows]
     across, made, longest = column(rows, entry.x), {}, 0
     for metric in _metrics(entry.y, entry.x, rows):
@@ -191,6 +194,12 @@ def _curves(there: CellFiles, cell: Cell, entry: MetricsInput, most: int) -> Cur
         made[metric] = Series(there.cell, metric, tuple(thinned(xs, ys, most)))
         longest = max(longest, len(ys))
     return Curves(made, is_sampled(size), longest, bool(parts))
+
+
+def _earlier_rows(sources: Sources, cell: str, path: str, attempt: int) -> tuple[str, list[Row]]:
+    """The rows of the metrics file of an earlier attempt, from a copy. Raises SweepstackError, OSError."""
+    file = find_pulled(sources, cell, attempt, path)
+    return file.words, parse_rows(file.whole(WHOLE_BYTES), path)
 
 
 def _metrics(first: Iterable[str], x: str, rows: Sequence[Row]) -> list[str]:

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from sweepstack.billing.ledger import HOUR, Bill, Span
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.results import Group, axes_of, columns_of, groups, mean_text, n_text, short_codes, text
+from sweepstack.extensions.pages.curves import SEED, metrics
+from sweepstack.extensions.pages.page_data import BoxStory, SweepFacts
+from sweepstack.extensions.pages.plots import Areas, Curve, Lines, Part, Shown, page
+from sweepstack.extensions.pages.timeline import attempts_of, busy, millis, timeline
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.report.blocks import Areas, Block, Code, Curve, Facts, Lines, Section, Table, Text, Tone
-from sweepstack.report.curves import SEED, metrics
-from sweepstack.report.page import page
-from sweepstack.report.page_data import BoxStory, SweepFacts
-from sweepstack.report.timeline import attempts_of, busy, millis, timeline
+from sweepstack.report.blocks import Block, Code, Facts, Table, Text, Tone
 from sweepstack.teardown.signatures import given_by
 
 WORK, IDLE, STOPPED, UNKNOWN = "at work", "idle", "stopped", "not known whether it worked"
@@ -39,19 +39,19 @@ def sweep_page(facts: SweepFacts) -> str:
     return page(f"Sweep {facts.view.stack}", sections(facts), subtitle=subtitle, find="Find a cell")
 
 
-def sections(facts: SweepFacts) -> list[Section]:
+def sections(facts: SweepFacts) -> list[Part]:
     """All sections; none is left out, so that a reader sees what is not there, and why."""
     ran = timeline(facts)
-    where: Sequence[Block] = [ran] if ran.spans else [Text("Nothing was ever started, or no journal can be read.")]
+    where: Sequence[Shown] = [ran] if ran.spans else [Text("Nothing was ever started, or no journal can be read.")]
     return [
-        Section("Overview", _overview(facts)),
-        Section("Results", results(facts)),
-        Section("Metrics", metrics(facts)),
-        Section("Cells on boxes", [*where, *_unread(facts), cells(facts)]),
-        Section("Money", money(facts)),
-        Section("Machines", machines(facts)),
-        Section("Evidence", evidence(facts)),
-        Section("Decisions", decisions(facts)),
+        ("Overview", _overview(facts)),
+        ("Results", results(facts)),
+        ("Metrics", metrics(facts)),
+        ("Cells on boxes", [*where, *_unread(facts), cells(facts)]),
+        ("Money", money(facts)),
+        ("Machines", machines(facts)),
+        ("Evidence", evidence(facts)),
+        ("Decisions", decisions(facts)),
     ]
 
 
@@ -95,14 +95,14 @@ Measure = Callable[[Patrol], dict[str, float | None]]
 """One line of a patrol → name of the curve, after that of its box ("" for the box's own) → value."""
 
 
-def machines(facts: SweepFacts) -> list[Block]:
+def machines(facts: SweepFacts) -> list[Shown]:
     """The section on what the machines did: a plot a measure, and what the patrols raised."""
     stories = [story for story in facts.boxes if story.patrols or story.workers]
     if not stories:
         return [Text("No line of a patrol could be read: boxes that are gone had their logs not copied, or none ran.")]
     sources = [source for story in stories for source in _sources(story)]
     boxes = [_Source(story.label, story.label, _lines(story)) for story in stories]
-    blocks: list[Block] = []
+    blocks: list[Shown] = []
     for title, unit, measure in _MEASURES:
         of = boxes if title in _SHARED else sources
         curves = [curve for source in of for curve in _curves(source, measure)]
@@ -382,7 +382,7 @@ def _approved(facts: SweepFacts) -> list[tuple[str, ...]]:
     return rows
 
 
-def money(facts: SweepFacts) -> list[Block]:
+def money(facts: SweepFacts) -> list[Shown]:
     """The section on money: the sums, the plot, a row for each box."""
     spent = facts.snapshot.spent
     if spent is None or not spent.bills:
@@ -395,7 +395,7 @@ def money(facts: SweepFacts) -> list[Block]:
         *((name, f"${usd:.2f} ({usd / spent.usd:.0%})") for name, usd in sums.items() if usd >= 0.005 and spent.usd),
         ("an hour now", f"${spell_rate(spent.per_hour)}"),
     ]
-    blocks: list[Block] = [Facts(pairs)]
+    blocks: list[Shown] = [Facts(pairs)]
     blocks += [Text(problem, "warn") for problem in spent.problems]
     blocks += [Text(line) for line in facts.view.money_lines]
     blocks.append(_plot(changes, now))

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sweepstack.extensions.pages.plots import Part
+from sweepstack.extensions.pages.plots import page as page_of
 from sweepstack.onbox.common import box_layout
-from sweepstack.report.blocks import Code, Section, Table
-from sweepstack.report.page import page as page_of
+from sweepstack.report.blocks import Code, Table
+from tests.extensions.pages.opened import FIGURE, PHONE, Shown, chromium
+from tests.extensions.pages.test_plots import every_block
 from tests.unit.cli.support import World
-from tests.unit.report.opened import FIGURE, PHONE, Shown, chromium
-from tests.unit.report.test_page import HOSTILE, every_block
+from tests.unit.report.test_page import HOSTILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -172,7 +174,7 @@ def test_print_shows_all(shown: Shown) -> None:
 
 
 def test_it_is_accessible_and_a_phone_scrolls_up_and_down_only(shown: Shown) -> None:
-    """Dark on a desk, then light on a phone: the plots were drawn on a wide page. `tests/unit/report/test_thousand.py`
+    """Dark on a desk, then light on a phone: the plots were drawn on a wide page. `test_thousand.py` beside this file
     looks at each theme on each width. The last on this page: it leaves it narrow."""
     assert shown.page.locator(".plot canvas").count() >= 6
     assert shown.serious() == []
@@ -186,8 +188,8 @@ def test_hostile_text_runs_nothing_and_loads_nothing(browser: BrowserContext, tm
     """And a word is found far down in a table that the browser has not laid out."""
     file = tmp_path / "hostile.html"
     tall = Table("tall", ["cell"], [(f"needle-{number}",) for number in range(90)])
-    sections = [Section(HOSTILE, every_block(HOSTILE)), Section("Far down", [Code(["line"] * 90), tall])]
-    file.write_text(page_of(HOSTILE, sections, find=HOSTILE), "utf-8")
+    parts: list[Part] = [(HOSTILE, every_block(HOSTILE)), ("Far down", [Code(["line"] * 90), tall])]
+    file.write_text(page_of(HOSTILE, parts, find=HOSTILE), "utf-8")
     shown = Shown(browser.new_page(), file)
     assert shown.page.locator(".plot canvas").count() >= 3, "its plots are drawn"
     assert shown.page.locator("img").count() == 0

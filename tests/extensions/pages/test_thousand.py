@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.report_bench import build, make
-from tests.unit.report.opened import DESK, PHONE, Shown, chromium, is_open
+from tests.extensions.pages.opened import DESK, PHONE, Shown, chromium, is_open
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
-pytestmark = pytest.mark.proof  # each promise for eight cells: tests/unit/report/test_browser.py
+pytestmark = pytest.mark.proof  # each promise for eight cells: tests/extensions/pages/test_browser.py
 
 CELLS = 1000
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.report.curves import thinned
+from sweepstack.extensions.pages.curves import thinned
 
 heights = st.lists(st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e308])), max_size=300)
 
