@@ -20,9 +20,10 @@ from pulumi.provider.server import ProviderServicer
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
-from components.program import MESSAGE_SHOWN, declare, load_config
+from components.program import declare, load_config
 from components.store import Store
 from components.sweep import Sweep
+from sweepstack.core.printable import MESSAGE_SHOWN
 from sweepstack.core.spelling import camel
 from sweepstack.onbox.common.errors import SweepstackError
 

@@ -22,16 +22,13 @@ from sweepstack.config.problems import dotted
 from sweepstack.config.project import stack_path
 from sweepstack.config.secrets import without_secrets
 from sweepstack.config.stack_config import PROJECT, StackConfig, StoreConfig, load_any
-from sweepstack.core.printable import visible
+from sweepstack.core.printable import MESSAGE_SHOWN, visible
 from sweepstack.core.spelling import of_model
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
 from sweepstack.profiles.volume_stack_plan import plan_store
 
-MESSAGE_SHOWN = 32
-"""The exit code by which the engine's language host knows that the person has read why. With any other, and with
-`pulumi.RunError`, it adds "an unhandled error occurred" to the message."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRITTEN_BY_US = frozenset({"approval", "placement"})
 

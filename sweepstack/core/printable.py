@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 
+MESSAGE_SHOWN = 32
+"""The exit code of a program that has said why it failed. The engine's language host knows it from its own: with any
+other, and with `pulumi.RunError`, it adds "an unhandled error occurred" to the message."""
+
 
 def visible(text: str, keep: str = "") -> str:
     r"""`text` with each character that can't be seen (control, format, odd space) as `\u{200b}`. `keep`: not those."""

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any, Final
+from typing import Any
 
-from sweepstack.core.printable import visible
+from sweepstack.core.printable import MESSAGE_SHOWN, visible
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.grpc_stubs import provider_pb2
 from sweepstack.provider.session import Session
-
-MESSAGE: Final = 32
-"""The exit code with which `components.construct` answers the text of an error."""
 
 
 def construct(session: Session, request: Any) -> Any:
@@ -30,7 +27,7 @@ def construct(session: Session, request: Any) -> Any:
             answer, _ = process.communicate(request.SerializeToString())
         finally:
             session.helpers.discard(process)
-    if process.returncode == MESSAGE:
+    if process.returncode == MESSAGE_SHOWN:  # the text of an error
         raise SweepstackError(visible(answer.decode("utf-8", "replace"), keep="\n\t"))
     if process.returncode:
         raise SweepstackError(

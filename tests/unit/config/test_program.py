@@ -12,11 +12,12 @@ import pytest
 from pulumi.runtime import mocks as pulumi_mocks
 from pydantic import TypeAdapter
 
-from components.program import MESSAGE_SHOWN, difference, one_message
+from components.program import difference, one_message
 from components.sweep import Sweep
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core import spelling
 from sweepstack.core.foreign_cells import elsewhere_text
+from sweepstack.core.printable import MESSAGE_SHOWN
 from sweepstack.core.records import CellText
 from sweepstack.launch.cell_shares import Shares
 from sweepstack.onbox.common.errors import ConfigError

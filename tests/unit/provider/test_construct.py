@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.core.printable import MESSAGE_SHOWN
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.provider.construct import MESSAGE, construct
+from sweepstack.provider.construct import construct
 from sweepstack.provider.grpc_stubs import provider_pb2
 from sweepstack.provider.session import Session
 
@@ -41,7 +42,7 @@ def test_its_answer_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("ends", "says"),
     [
-        (f"echo 'box-0: no such host'; exit {MESSAGE}", "^box-0: no such host\n$"),
+        (f"echo 'box-0: no such host'; exit {MESSAGE_SHOWN}", "^box-0: no such host\n$"),
         ("exit 1", r"^the parts of sweepstack:index:Sweep a were not all declared.*sweepctl status --stack t$"),
     ],
 )
