@@ -26,8 +26,8 @@ from scripts.lib.wheels import put_in_place, scratch_folder
 
 @dataclass(frozen=True)
 class GoTool:
-    """One program. `pins`: the folder below scripts/ with its go.mod and go.sum; `note`: what it is, for people;
-    `proof`: the option that it answers at once."""
+    """One program. `pins`: the folder below scripts/ with its go.mod and go.sum, and its main.go where the program is
+    ours (`package` is `.` then); `note`: what it is, for people; `proof`: the option that it answers at once."""
 
     name: str
     package: str
@@ -37,8 +37,9 @@ class GoTool:
     proof: str = "--version"
 
     def binary(self, places: Places) -> Path:
-        """Where it is, once it has been built: a change of its pins makes another."""
-        return places.cache / self.name / pins_digest(self._pins(places).glob("go.*")) / self.name
+        """Where it is, once it has been built: a change of its pins or its source makes another."""
+        pins = self._pins(places)
+        return places.cache / self.name / pins_digest([*pins.glob("go.*"), *pins.glob("main.go")]) / self.name
 
     def install(
         self, places: Places, env: Mapping[str, str], console: Console, cancel: threading.Event, uv: Callable[[], Path]
@@ -96,7 +97,7 @@ ACTIONLINT = GoTool(
 )
 YAML_HOST = GoTool(
     name="pulumi-language-yaml",
-    package="github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml",
+    package=".",
     pins="language_yaml",
     title="language host for YAML",
     note="for a Pulumi.yaml with `runtime: yaml`, from Go modules; 1 min on 2 cores",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib import stamp
-from scripts.lib.go_tool import ACTIONLINT
+from scripts.lib.go_tool import ACTIONLINT, YAML_HOST
 from scripts.lib.stamp import Stamp, key_of, why_stale
 from tests.unit.setup.conftest import Checkout, write_command
 
@@ -141,3 +141,13 @@ def test_real_inputs_are_all_there() -> None:
     root = Path(__file__).resolve().parents[3]
     missing = [str(path) for path in stamp.inputs(root) if not path.is_file()]
     assert missing == []
+
+
+def test_a_host_whose_source_changed_is_built_anew(checkout: Checkout) -> None:
+    folder = checkout.places.root / "scripts" / YAML_HOST.pins
+    folder.mkdir(parents=True)
+    found = set()
+    for text in ("one", "two"):
+        (folder / "main.go").write_text(text)
+        found.add(YAML_HOST.binary(checkout.places))
+    assert len(found) == 2
