@@ -211,6 +211,7 @@ def world(adapter: str, boxes: int, scale: float) -> Iterator[World]:
     with tempfile.TemporaryDirectory(prefix="sweepstack-renting-") as folder:
         base = Path(folder)
         (base / "boxes").mkdir()
+        (base / "state").mkdir()  # the engine is asked for the policies of its state, and has none
         (base / "Pulumi.yaml").write_text(f"name: {PROJECT}\n")
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(base / "key")], check=True)
         with platform(adapter, scale) as (sim, variables):

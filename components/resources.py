@@ -42,6 +42,8 @@ class _Resource(pulumi.CustomResource):
     model: type[models.Inputs]
     ended_before_replaced = False
     """Forced, since the engine's `--target-replace` asks the option and not the provider."""
+    imports = False
+    """Whether `pulumi import` finds it."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None, /, **inputs: Any) -> None:
         """`inputs`: values or outputs, of the fields of `model`. None is not sent. Raises TypeError for a name that it
@@ -51,6 +53,8 @@ class _Resource(pulumi.CustomResource):
         wrong = [*(inputs.keys() - fields), *(key for key in fields if fields[key].is_required() and key not in given)]
         if wrong:
             raise TypeError(f"{type(self).__name__} {name}: no input, or one that is lacking: {', '.join(wrong)}")
+        if self.imports:  # an import stands below no component
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=[pulumi.Alias(parent=None)]))
         if self.ended_before_replaced:
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
         # What the SDK shall hand out has to be among the properties, or it is dropped.
@@ -81,6 +85,7 @@ class Volume(_Resource):
     """A volume: found by its tag, or made. Removed only by the stack that keeps it, by its own check."""
 
     model = models.VolumeInputs
+    imports = True
     native_id: pulumi.Output[str]
     location: pulumi.Output[str]
     price_per_month: pulumi.Output[float | None]
@@ -92,6 +97,7 @@ class Box(_Resource):
 
     model = models.BoxInputs
     ended_before_replaced = True
+    imports = True
     native_id: pulumi.Output[str]
     account: pulumi.Output[str]
     generation: pulumi.Output[int]

@@ -32,7 +32,7 @@ from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch import unshipped_files
 from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion, by_names_alone
 from sweepstack.launch.smoke import preview_line
-from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import count, spell_bytes
 from sweepstack.profiles.fleet import Fleet
 from sweepstack.profiles.load import load_profile
@@ -228,6 +228,8 @@ def shared(fleet: Fleet, opts: pulumi.InvokeOptions) -> tuple[Fleet, Shares]:
     found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}, opts).value
     text = found.get("shares") if isinstance(found, Mapping) else None
     shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
+    if shares.stop:
+        raise SweepstackError(shares.stop)
     cells = {cell.name: cell for cell in roster.cells}
     fleet = fleet.with_cells({box: [cells[name] for name in names] for box, names in shares.cells.items()})
     return fleet.with_retries(shares.retries), shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +19,7 @@ key. Only a look at whole accounts says it."""
 DOCUMENTS: Mapping[str, str] = {
     "unknown": "kind box=name? native_id? platform? tag? price_per_hour why next at_rest",
     "volumes_left": "platform native_id name where? usd_per_month=price_per_month size_gb used_bytes note=why? end",
+    "by_hand": "platform native_id phase price_per_hour next",
     "findings": "kind platform native_id tag standing phase price_per_hour price_per_month size_gb used_bytes where "
     "known_to=whose holds? owner? next? give_up?",
 }
@@ -108,6 +110,20 @@ class Stray:
 def end_command(platform: str | None, native_id: str | None, *, lose: bool = False) -> str:
     """The command that ends one thing that no state has, after its check. `lose`: what is on it is given up."""
     return f"sweepctl audit --end {platform}:{native_id}" + (' --abandon --reason "…"' if lose else "")
+
+
+def import_command(stack: str, name: str, at: str, kind: str = "Box") -> str:
+    """The command that brings what was rented by hand (`at`: PLATFORM:ID) into the state of a stack."""
+    return f"pulumi import --stack {stack} sweepstack:index:{kind} {name} {at}"
+
+
+def not_taken(what: str, costs: str, named: str, stack: str, urn: str) -> str:
+    """What was imported and is not in the stack file yet, and the two ways on. `named`: what to write there."""
+    forget = shlex.join(["pulumi", "state", "delete", "--stack", stack, "--force", urn])
+    return (
+        f"{what} was imported, and no `up` has taken it: {costs}, and no command here ends it. Next: {named} in the "
+        f"stack file, and pulumi up --stack {stack}; or, to leave it as it was: {forget}"
+    )
 
 
 def takes_words(per_month: float | None, size_gb: int | None, used: int | None, *, more: bool = False) -> str:

@@ -420,12 +420,23 @@ class Birth(Record):
     """A lease after it was asked for: nothing on it ends its bill before a launch."""
     notes_requests: bool = later(False)
     """`asked_at` is written on hosts, too: before 2026-11-27 a create there wrote none."""
+    imported: bool = later(False)
+    """It was rented by hand: `pulumi import` took it in, from `begun_at` on it is this sweep's, and its tag is on no
+    platform. What lay on it before can't be told from what a job left."""
 
     @property
     def never_asked(self) -> bool:
         """Whether this record proves that nothing was asked for, so that there is no box: nothing bills by it."""
         silent = self.native_id is None and self.asked_at is None
         return silent and (self.notes_requests or self.price_per_hour == 0)
+
+
+class Imported(Record):
+    """What `pulumi import` found, before an `up` takes it: a reason to ask the engine's state, and no proof."""
+
+    box: str
+    platform: str
+    native_id: str
 
 
 LedgerPhase = Literal["running", "stopped", "ended"]

@@ -152,6 +152,8 @@ class VolumeInputs(Inputs):
     """the copy of the project's policy that binds the volume; written by Check, a program gives none"""
     live: Annotated[VolumeSeen | None, WrapValidator(_or_none)] = None
     """what Read saw last; a program gives none"""
+    imported: bool | None = None
+    """true: `pulumi import` found it, and no `up` has taken it yet; a program gives none"""
 
 
 class VolumeState(VolumeInputs):
@@ -310,6 +312,8 @@ class BoxInputs(Inputs):
     """what Read saw last; a program gives none"""
     list_lag: float = 900.0
     """seconds for which the platform's list may lack a box that was just rented"""
+    imported: bool | None = None
+    """true: `pulumi import` found it, and no `up` has taken it into the sweep yet; a program gives none"""
 
 
 class BoxState(BoxInputs):

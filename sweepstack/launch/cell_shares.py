@@ -56,7 +56,7 @@ class Shares(Record):
     `left`: box → how many of them are not through; `verified`: cells of the roster with a verified copy in the
     evidence; `begun`: whether a cell of the sweep has started, also where that is not known; `unknown`: why nothing but
     names could be gone by, "" where the records were read. `retries`: those of `cells.retry` that no `up` has brought
-    yet; `refused`: what is wrong with it.
+    yet; `refused`: what is wrong with it. `stop`: why nothing may be declared; "" where it may.
     """
 
     cells: dict[BoxName, tuple[str, ...]]
@@ -66,6 +66,7 @@ class Shares(Record):
     unknown: str = ""
     retries: dict[str, Again] = Field(default={})
     refused: tuple[str, ...] = ()
+    stop: str = ""
 
 
 @dataclass(frozen=True)

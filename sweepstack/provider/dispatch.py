@@ -138,7 +138,8 @@ def diff(op: Operation, old_inputs: dict[str, Any], old_outputs: dict[str, Any],
     replaces = [
         name
         for name in changed
-        if handler.decisions[name].resolved(old_inputs.get(name), news.get(name)) is Decision.REPLACE
+        if not old_inputs.get("imported")  # it becomes what the program says of it, as it is
+        and handler.decisions[name].resolved(old_inputs.get(name), news.get(name)) is Decision.REPLACE
     ]
     found = [
         part
@@ -166,13 +167,11 @@ def read(
     op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]] | None:
     """Returns (inputs, outputs, reasons that it is unhealthy), or None when it is proved gone. Raises SweepstackError
-    for an import, and for a state that a newer sweepstack wrote."""
+    for a state that a newer sweepstack wrote. Without inputs and outputs it is an import (`Handler.find`)."""
     handler = handler_for(token_of(op.urn))
     if not inputs and not outputs:
-        raise SweepstackError(
-            f"{identifier} cannot be imported by its id alone. Next: `pulumi up --stack {op.stack}`, which finds what "
-            "this sweep rented by its tag and adopts it"
-        )
+        found = handler.find(op, identifier)
+        return to_properties(found.inputs), _written(handler, found.state), found.unhealthy
     _require_known(op, handler, outputs)
     try:
         state = _state(handler, inputs, outputs)

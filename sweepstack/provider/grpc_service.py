@@ -180,7 +180,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         inputs, outputs = ours.like(found[0], sent[0]), ours.like(found[1], sent[1])
         if found[2]:
             self._init_failed(context, request.id, outputs, list(found[2]), inputs)
-        return provider_pb2.ReadResponse(id=request.id, properties=outputs, inputs=inputs)
+        known = request.id if sent[0] or sent[1] else found[1]["native_id"]  # of an import: `PLATFORM:ID`
+        return provider_pb2.ReadResponse(id=known, properties=outputs, inputs=inputs)
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
         from sweepstack.provider.late_imports import Properties, dispatch

@@ -29,6 +29,7 @@ from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.operations.observe import keep_journals, observe
 from sweepstack.provider.resources import code_mixing
+from sweepstack.provider.resources.imported import not_declared
 from sweepstack.provider.session import Session
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.launched import copied_journal
@@ -46,7 +47,11 @@ def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, A
         asked = SplitQuestion.model_validate_json(str(args.get("asked")))
     except ValidationError as error:
         raise SweepstackError(f"{FUNCTION}: {error}") from error
-    return {"shares": answer(session.project_root, asked).model_dump_json()}
+    found = answer(session.project_root, asked)
+    if (evidence := evidence_uri(session.project_root, asked.pull_to)) is not None:
+        stop = not_declared(session.project_root, asked.stack, Evidence(evidence), found.cells)
+        found = found.model_copy(update={"stop": stop})
+    return {"shares": found.model_dump_json()}
 
 
 def answer(project_root: Path, asked: SplitQuestion, *, now: datetime | None = None) -> Shares:

@@ -437,6 +437,7 @@ WORDS: Mapping[str, str] = {
     "identity": "random name of the sweep",
     "ignore_balance": "rented without enough balance, because",
     "image": "container image",
+    "imported": "import by hand",
     "job": "job",
     "job.code": "code, by digest",
     "job.env": "environment variable",

@@ -19,11 +19,12 @@ Which receipt may end it then is `receipt_check`'s: the one that names this jour
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 from sweepstack.core.journal import Journal, LastLook
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import JUDGED, SETTLED, Approval, Launch, Receipt
+from sweepstack.core.records import JUDGED, SETTLED, Approval, Birth, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Listing
@@ -212,7 +213,14 @@ class BoxEnding(Ending[Verdict]):
             journal=self.seen.journal,
             receipt=receipt,
             codes=self._store.codes if self._store else tuple,
+            birth=self._birth(),
         )
+
+    def _birth(self) -> Birth | None:
+        """Its record; None where it can't be read, which `content` tells."""
+        with contextlib.suppress(EvidenceError):
+            return self._store.birth(self.facts.name, self.facts.generation) if self._store else None
+        return None
 
     def _unless_unclaimed(self, way: Way, approval: Approval) -> tuple[Way | None, list[str]]:
         """The way; None if other files would die than those that a person has given up by name."""

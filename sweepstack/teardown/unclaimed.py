@@ -19,7 +19,7 @@ from urllib.parse import quote_from_bytes
 
 from sweepstack.core.journal import Journal
 from sweepstack.core.printable import printable
-from sweepstack.core.records import Receipt, UnclaimedWaiver
+from sweepstack.core.records import Birth, Receipt, UnclaimedWaiver
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, hex_of
@@ -29,6 +29,7 @@ from sweepstack.onbox.common.units import spell_bytes
 
 ABOVE = 100_000_000
 """Bytes. More than this keeps the box until a person gives it up."""
+BY_HAND = "it was rented by hand, and what its owner left outside of the sweep's folders is not ours to count"
 LARGEST = 5
 SHOWN = 200
 """Characters of a path that are printed."""
@@ -100,12 +101,14 @@ def measure(
     journal: Journal | None,
     receipt: Receipt | None,
     codes: Callable[[], Collection[str]] = tuple,
+    birth: Birth | None = None,
 ) -> Unclaimed:
     """The files on the tiers in `kills` (on all tiers, if that is empty) that belong to no sealed cell.
 
     `listing`: what was seen of the box's own tiers, None if nothing could be. `receipt`: its verified cells say which
     files of a sealed attempt were sealed; a cell that it does not have covers all its own files. `codes`: the versions
-    of the code (`sha256:<hex>`) that were ever shipped; asked only if the journal does not know all.
+    of the code (`sha256:<hex>`) that were ever shipped; asked only if the journal does not know all. `birth`: its
+    record; of a box that was rented by hand, what lies outside of our folders is not counted, and may be anything.
     """
     if listing is None:
         return Unclaimed(problem="the box could not be read")
@@ -121,7 +124,8 @@ def measure(
     # A file's ctime can't be set back: another file in its place, or other bytes in it, changes it.
     listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
     artifacts = tuple(_shown(path) for path, _, _ in found if path in known.rewritten)
-    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, listing.problem, listed, artifacts)
+    problem = listing.problem or (BY_HAND if birth is not None and birth.imported else "")
+    return Unclaimed(len(found), sum(size for _, size, _ in found), shown, problem, listed, artifacts)
 
 
 def lock_reason(found: Unclaimed, waiver: UnclaimedWaiver | None) -> str:

@@ -264,7 +264,9 @@ def test_import_into_another_stack(locked: Attack) -> None:
     native_id = stack.native_id("box-0")
     words = ("sweepstack:index:Box", "stolen", native_id, "--stack", "thief", "--yes", "--protect=false")
     result = stack.run("pulumi", "import", *words, "--generate-code=false")
-    assert_failed(result, f"{native_id} cannot be imported by its id alone", "`pulumi up --stack thief`")
+    assert_failed(
+        result, f"{native_id} does not say where the box is", f"sweepstack:index:Box stolen PLATFORM:{native_id}"
+    )
     stack.run("pulumi", "destroy", "--stack", "thief", "--yes", "--non-interactive")
     stack.assert_unchanged(locked.before, result)
     ok(stack.run("pulumi", "stack", "rm", "thief", "--yes", "--force"))

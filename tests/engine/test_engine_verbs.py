@@ -337,10 +337,11 @@ def test_another_config_file_ends_nothing_that_is_locked(asked: Asked) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("way", ["file", "parent"])
 def test_import_takes_no_box_out_of_its_gate(asked: Asked, way: str) -> None:
-    """Into its own stack under another name: nothing ends, and the destroy asks as before."""
+    """Into its own stack under another name: nothing ends, and the destroy asks as before. What a person rented by hand
+    is imported: tests/rented/test_imported.py."""
     stack = asked.stack
     listed = stack.base / "import.json"
-    entry = {"type": "sweepstack:index:Box", "name": "stolen", "id": asked.native_id}
+    entry = {"type": "sweepstack:index:Box", "name": "stolen", "id": f"local:{asked.native_id}"}
     listed.write_text(json.dumps({"resources": [entry]}))
     named = ("sweepstack:index:Box", "stolen", asked.native_id)
     root = stack.state()["resources"][0]["urn"]

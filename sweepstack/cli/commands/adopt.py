@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sweepstack.billing.stray import import_command
 from sweepstack.cli.options import AsJson, Stack
 from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer, own_words
@@ -75,7 +76,11 @@ def adopt_box(target: Target, name: str, reason: str, out: Out) -> int:
     box = sources.state.box(name)
     if box is None:
         there = ", ".join(box.name for box in sources.state.boxes) or "none"
-        raise No(f"there is no box {name} in the state (there: {there})", [f"sweepctl status --stack {target.stack}"])
+        by_hand = f"{import_command(target.stack, name, 'PLATFORM:ID')}    (a box that was rented by hand)"
+        raise No(
+            f"there is no box {name} in the state (there: {there})",
+            [f"sweepctl status --stack {target.stack}", by_hand],
+        )
     platform = load_platform(box.adapter)
     if not isinstance(platform, LocalPlatform | SshPlatform):
         raise No(f"box {name} is on {box.adapter}, which knows it by its account and not by a machine's name")

@@ -118,6 +118,7 @@ def audit(root: Path, out: Out) -> int:
             "asked": asked,
             "stacks": sorted(known.states),
             "findings": [finding.as_json("findings") for finding in findings],
+            "by_hand": [box.as_json("by_hand") for box in known.by_hand],
             "problems": known.problems,
         }
     )
@@ -158,6 +159,7 @@ def render(findings: Sequence[Stray], asked: Sequence[str], known: KnownStates, 
             out.line(f"volume   {finding.native_id}: {size}{'; every box of its sweep has ended' if over else ''}")
             if over or not finding.next:
                 out.line(f"         {f'to end it: {finding.next}' if over else ASK}")
+    _tell_by_hand(known, out)
     for stack, rest in known.still_billed:
         out.line(f"note     {rest.text(stack)}")
     _tell_unheld(findings, known, out)
@@ -185,6 +187,12 @@ def render(findings: Sequence[Stray], asked: Sequence[str], known: KnownStates, 
     out.next(
         [finding.next for finding in findings if finding.next and (finding.kind == "box" or finding.bills_unknown)]
     )
+
+
+def _tell_by_hand(known: KnownStates, out: Out) -> None:
+    for box in known.by_hand:
+        out.line(f"by hand  {box.native_id} on {box.platform}, {box.phase}, ${_hour(box.price_per_hour)}/h: not ours")
+        out.line(f"         to take it into a sweep: {box.next}")
 
 
 def _tell_unheld(findings: Sequence[Stray], known: KnownStates, out: Out) -> None:

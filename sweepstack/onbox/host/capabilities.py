@@ -180,6 +180,16 @@ class HasVolumes(Platform, Protocol):
 
 
 @runtime_checkable
+class NamesVolumes(HasVolumes, Protocol):
+    """A platform on which a volume that a person made can get a tag of ours."""
+
+    def name_volume(self, native_id: str, account: str, tag: str) -> VolumeRecord:
+        """Gives the volume this tag, in place of its name. Idempotent; costs nothing. Raises RequestRefused where it is
+        gone, or another volume has the tag."""
+        ...
+
+
+@runtime_checkable
 class ReadsVolumes(HasVolumes, Protocol):
     """A platform whose volumes can be read when no box mounts them. Callers use `registry.volume_channel`."""
 

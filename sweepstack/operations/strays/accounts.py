@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from sweepstack.billing.stray import Standing, Stray, end_command
+from sweepstack.billing.stray import Standing, Stray, end_command, import_command
 from sweepstack.core.parallel import in_parallel
-from sweepstack.onbox.common.box_layout import TAGS, volume_of
+from sweepstack.onbox.common.box_layout import TAGS, box_of, volume_of
 from sweepstack.onbox.common.errors import (
     NotAuthorized,
     NotInstalled,
@@ -20,7 +20,7 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.onbox.host.capabilities import HasVolumes
+from sweepstack.onbox.host.capabilities import HasMarket, HasVolumes
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform, VolumeRecord
 from sweepstack.operations.observe import look_up, rented_at
 from sweepstack.operations.strays.known_states import KnownStates
@@ -62,8 +62,23 @@ def _asked(adapter: str, known: KnownStates) -> list[Stray] | SweepstackError:
 
 
 def findings_in(adapter: str, platform: Platform, known: KnownStates) -> list[Stray]:
-    """What this account holds with one of our tags, and what the states expect in it. Raises PlatformError."""
-    listed = [record for record in platform.list_tagged(TAGS) if record.phase is not Phase.GONE]
+    """What this account holds with one of our tags, and what the states expect in it. What a person rented there by
+    hand is put into `known.by_hand`. Raises PlatformError."""
+    tagged = "" if isinstance(platform, HasMarket) else TAGS
+    every = [record for record in platform.list_tagged(tagged) if record.phase is not Phase.GONE]
+    listed = [record for record in every if record.tag.startswith(TAGS) or not record.tag]
+    known.by_hand += [
+        Stray(
+            "box",
+            adapter,
+            record.native_id,
+            phase=record.phase.value,
+            price_per_hour=record.bills(),
+            next=import_command("STACK", "NAME", f"{adapter}:{record.native_id}"),
+        )
+        for record in every
+        if box_of(record.tag) is None and record.native_id and not known.stacks_with("box", record.native_id)
+    ]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
     tags = [record.tag for record in listed]
     found = [_box(adapter, record, known, alone=tags.count(record.tag) == 1) for record in listed]

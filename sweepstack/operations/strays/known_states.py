@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweepstack.billing.ledger import spent
+from sweepstack.billing.stray import Stray
 from sweepstack.billing.unlaunched import Unheld, unheld
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
@@ -46,6 +47,8 @@ class KnownStates:
     still_billed: list[tuple[str, StillBilled]] = field(default_factory=list)
     unheld: list[tuple[str, Unheld]] = field(default_factory=list)
     """(stack, box) of boxes on which nothing was launched in time."""
+    by_hand: list[Stray] = field(default_factory=list)
+    """Boxes of the accounts that carry no mark of ours, and that no state has."""
     root: Path = field(default_factory=Path.cwd)
 
     @cached_property

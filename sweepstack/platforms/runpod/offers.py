@@ -260,7 +260,7 @@ def ensure_volume(session: Session, tag: str, *, size_gb: int | None, region: st
     if found is not None:
         record = _record(found, account)
         if size_gb is not None and record.size_gb is not None and record.size_gb < size_gb:
-            return _grown(session, record, size_gb)
+            return _changed(session, record, grow_volume(size_gb), f"{size_gb} GB for the volume {record.tag}")
         return record
     if size_gb is None or not region:
         raise RequestRefused(
@@ -321,17 +321,26 @@ def _named(session: Session, tag: str, *, max_age: float | None = None) -> Mappi
     return found[0] if found else None
 
 
-def _grown(session: Session, record: VolumeRecord, size_gb: int) -> VolumeRecord:
+def name_volume(session: Session, native_id: str, tag: str) -> VolumeRecord:
+    """See `NamesVolumes`: the name of a volume is its tag."""
+    record, other = get_volume(session, native_id), _named(session, tag, max_age=0)
+    if record is None or (other is not None and identifier(other) != split(native_id)[1]):
+        raise RequestRefused(f"{native_id}: {'it is gone' if record is None else f'another volume is called {tag}'}")
+    return record if record.tag == tag else _changed(session, record, {"name": tag}, f"the name {tag}")
+
+
+def _changed(session: Session, record: VolumeRecord, to: Mapping[str, Any], what: str) -> VolumeRecord:
+    """The volume once RunPod has changed it. `what`: the change, for messages."""
     _, volume_id = split(record.native_id)
     try:
-        answer = session.write_volume("PATCH", volume_id, grow_volume(size_gb))
+        answer = session.write_volume("PATCH", volume_id, dict(to))
     except OutcomeUnknown:
         seen = session.volume(volume_id)
-        if seen is None or seen.get("size") != size_gb:
+        if seen is None or any(seen.get(key) != value for key, value in to.items()):
             raise
         return _record(seen, record.account)
     if not answer.ok:
-        raise refused(session.http, answer, f"{size_gb} GB for the volume {record.tag}")
+        raise refused(session.http, answer, what)
     return _record(answer.data if identifier(answer.data) else session.volumes(max_age=0)[volume_id], record.account)
 
 

@@ -18,8 +18,8 @@ from sweepstack.onbox.host.capabilities import (
     HasBalance,
     HasBill,
     HasMarket,
-    HasVolumes,
     KnowsKeys,
+    NamesVolumes,
     OwnStop,
     ReadsVolumes,
     RentsSpot,
@@ -44,7 +44,7 @@ def connect() -> RunpodPlatform:
     return RunpodPlatform()
 
 
-class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, HasVolumes, KnowsKeys):
+class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, RentsSpot, NamesVolumes, KnowsKeys):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     name = "runpod"
@@ -122,6 +122,9 @@ class RunpodPlatform(CanStop, CanStopItself, HasMarket, HasBalance, HasBill, Ren
 
     def delete_volume(self, native_id: str, account: str) -> None:
         market.delete_volume(session(account), native_id, account)
+
+    def name_volume(self, native_id: str, account: str, tag: str) -> VolumeRecord:
+        return market.name_volume(session(account), native_id, tag)
 
     def get_volume(self, native_id: str) -> VolumeRecord | None:
         return market.get_volume(session(market.split(native_id)[0]), native_id)

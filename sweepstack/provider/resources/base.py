@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic
 
 from sweepstack.core.resources import InputsT, StateT
 from sweepstack.onbox.common.dataclass import dataclass, field
+from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.registry import at_addresses
 from sweepstack.provider.session import Failure as Failure
 from sweepstack.provider.session import Operation
@@ -99,6 +100,14 @@ class Handler(ABC, Generic[InputsT, StateT]):
     def read(self, op: Operation, identifier: str, state: StateT) -> ReadAnswer[InputsT, StateT] | Gone:
         """Looks at the resource. Never raises for an outage: an unknown state is `unhealthy`, so that other teardowns
         go on."""
+
+    def find(self, op: Operation, asked: str) -> ReadAnswer[InputsT, StateT]:
+        """Answers `pulumi import`: the resource behind `PLATFORM:ID`, as it goes into the state. Its output `native_id`
+        is its id there. Raises SweepstackError, where this type is not imported, too."""
+        raise SweepstackError(
+            f"{asked} cannot be imported by its id. Next: pulumi up --stack {op.stack}, which finds what this sweep "
+            "has by its tag, and adopts it"
+        )
 
     @abstractmethod
     def update(self, op: Operation, identifier: str, old: StateT, new: InputsT) -> StateT:

@@ -55,6 +55,7 @@ from sweepstack.provider.resources import (
     error_context,
     held_by_another,
     host_address_change,
+    imported,
     manual_end,
     market,
     policy_limits,
@@ -120,12 +121,15 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "policy": Decision.UPDATE,
         "live": Decision.IGNORE,
         "list_lag": Decision.IGNORE,  # read when a box is rented
+        "imported": Decision.UPDATE,
     }
 
     def check(self, op: Operation, old: BoxInputs | None, new: BoxInputs) -> Checked[BoxInputs]:
         """Writes `clearance`, and says what a new box would cost. Refuses a change that would replace a locked box,
         since a replace is a destroy."""
         dry_run, new = new.dry_run, new.model_copy(update={"dry_run": None})
+        if (old or new).imported:
+            return Checked(*imported.check(op, Evidence(new.evidence), old or new, new))
         new, refused = host_address_change.written_out(old, new)
         if refused:
             return Checked(new, refused)
@@ -180,6 +184,9 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return []
         return [Failure("max_price", f"${new.price_per_hour}/h is above the ceiling of ${new.max_price}/h")]
 
+    def find(self, op: Operation, asked: str) -> ReadAnswer[BoxInputs, BoxState]:
+        return imported.look_up(op, asked, load_platform)
+
     def create(self, op: Operation, inputs: BoxInputs) -> tuple[str, BoxState]:
         """Rents a box, or adopts the one that an earlier try rented. Costs money from the moment the platform agrees.
         Blocks until it is ready."""
@@ -215,12 +222,13 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             native_id=existing.native_id if existing else None,
             price_per_hour=inputs.price_per_hour,
             mounts=inputs.mounts,
-            begun_at=now,
+            begun_at=adopted.begun_at if adopted is not None and adopted.imported else now,
             created_at=existing.created_at if existing else None,
             launch_by=None if lease is None else now + timedelta(seconds=lease),
             policy=adopted.policy if adopted is not None else teardown.policy_digest(inputs.policy),
             key=platform.key_digest() if isinstance(platform, KnowsKeys) else "",
             notes_requests=True,
+            imported=adopted is not None and adopted.imported,
         )
         store.write_birth(birth)
         if existing is not None:
@@ -229,7 +237,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
                 reason = manual_end.out_of_the_bill(op, inputs.teardown, existing, inputs.name)
                 state = self._state(inputs, existing, generation, tag)
                 raise StillCreating(existing.native_id, outputs_of(state), [reason])
-            op.info(f"box {inputs.name}: {existing.native_id} carries this box's tag: adopted, nothing new is rented")
+            how = "was imported" if birth.imported else "carries this box's tag"
+            op.info(f"box {inputs.name}: {existing.native_id} {how}: adopted, nothing new is rented")
         record = rent(op, platform, inputs, birth, store)
         sign_new(op, platform, record, birth, store)
         state = self._state(inputs, record, generation, tag)
@@ -288,6 +297,8 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return Gone()
         costs = teardown.with_costs(op, judgement.box, state, judgement.seen)
         line = teardown.lock_line(replace(judgement, box=box.about(costs)))
+        if state.imported:
+            line = imported.in_the_way(op.stack, state, op.urn)
         if (record := judgement.record) is None or record.phase is Phase.UNKNOWN:
             record = None  # the problem is said once, below
         else:  # a box is normally locked: no warning
@@ -329,6 +340,10 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             return self._update(op, box, old, new)
 
     def _update(self, op: Operation, box: BoxContext, old: BoxState, new: BoxInputs) -> BoxState:
+        if old.imported and not new.imported:
+            _, state = self._create(op, box.evidence, imported.take(op, box, old, new))
+            imported.taken(box.store, old.name)
+            return state
         given_up = new.approval.abandon if new.approval is not None else ()
         if not any(entry.native_id == old.native_id for entry in given_up):
             take_back(box.facts, "pulumi up", "the stack file does not give it up")
@@ -379,6 +394,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         Raises TeardownRefused, and then nothing was ended; NotYetGone when the end is not proved: then it may still
         bill.
         """
+        imported.refuse_end(op, state)
         box = teardown.context_of(state)
         if manual_end.emptied(op, box, state):
             return

@@ -84,6 +84,8 @@ def _bills(state: BoxState) -> str:
 
 
 def _rented(op: Operation, platform: Platform, inputs: BoxInputs, birth: Birth, store: EvidenceStore) -> BoxRecord:
+    if birth.imported:  # its tag is on no platform: a create would not find it, and rent another
+        return platform.get(birth.native_id or "", birth.account)
     asking = Asking(store, birth, inputs.list_lag)
     request = _request(op, platform, inputs, birth, places_of(inputs, store), asking)
     wait = Wait(deadline=op.seconds(READY_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
@@ -250,7 +252,7 @@ def _born(store: EvidenceStore, birth: Birth, record: BoxRecord) -> None:
         "egress_per_gb": birth.egress_per_gb if record.egress_per_gb is None else record.egress_per_gb,
     }
     store.write_birth(birth.model_copy(update=known))
-    rented_at = record.created_at or birth.begun_at
+    rented_at = birth.begun_at if birth.imported else record.created_at or birth.begun_at
     charge(store, birth, record.native_id, "running", record.price_per_hour, rented_at)
 
 

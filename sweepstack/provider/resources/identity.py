@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sweepstack.core.bucket_address import SCHEME, S3Address, evidence_uri
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import IdentityInputs, IdentityState
 from sweepstack.evidence.open_evidence import Evidence
-from sweepstack.evidence.publish import arrival_problem, succession_problem
+from sweepstack.evidence.publish import succession_problem
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import elsewhere_words, held_elsewhere, take_lease
 from sweepstack.onbox.common.box_layout import box_tag
@@ -24,13 +22,11 @@ from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.provider.resources import before_renting, policy_limits, teardown, volume, want_gone
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.create import never_rented
+from sweepstack.provider.resources.founding import evidence_of, founded, move_problem, place_problem
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.refusal import seen_ended
-
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
-"""No characters that look like others."""
 
 
 class IdentityHandler(Handler[IdentityInputs, IdentityState]):
@@ -108,29 +104,15 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         If another backend's state holds the sweep, raises StillCreating: this state then keeps only the name, so that
         its destroy can say what bills.
         """
-        evidence = evidence_of(op, inputs.pull_to)
-        marker = EvidenceStore.read_marker(evidence)
-        if marker and (marker.project, marker.stack) != (inputs.project, inputs.stack):
-            words = f"{evidence} holds the evidence of {marker.project}/{marker.stack}"
-            if marker.stack == inputs.stack:
-                words += f". If its project was renamed: name: {marker.project} again in Pulumi.yaml. If it is another"
-            raise SweepstackError(f"{words}; give {inputs.stack} its own pull_to")
-        identity = marker.identity if marker else "".join(secrets.choice(ALPHABET) for _ in range(10))
-        try:
-            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
-        except EvidenceError:
-            winner = None if marker else EvidenceStore.read_marker(evidence)
-            if winner is None or (winner.project, winner.stack) != (inputs.project, inputs.stack):
-                raise
-            identity = winner.identity  # another `up` of this very stack named it at the same moment
-            store = EvidenceStore.found(evidence, identity, inputs.project, inputs.stack)
+        store, evidence, earlier = founded(op, inputs.project, inputs.stack, inputs.pull_to)
+        identity = store.marker.identity
         made = IdentityState(**inputs.model_dump(), identity=identity, evidence=evidence)
         held = held_elsewhere(store)
         if held is not None:
             raise StillCreating(identity, made.model_dump(mode="json"), [elsewhere_words(held, inputs.stack)])
         take_lease(store)
         before_renting.keep_budget(Evidence(evidence), inputs.budget)
-        if marker:
+        if earlier:
             op.info(f"{evidence} holds this sweep's earlier evidence: what is verified there stays verified")
         return identity, made
 
@@ -238,40 +220,6 @@ def _close_gone(op: Operation, state: IdentityState, births: Sequence[Birth]) ->
 
 def _rules(inputs: IdentityInputs) -> want_gone.Rules:
     return want_gone.Rules(inputs.roster_digest or "", inputs.artifacts_digest, inputs.policy)
-
-
-def evidence_of(op: Operation, pull_to: str) -> str:
-    """The URI of the evidence, as this checkout on this computer sees it. Raises EvidenceError if `pull_to` is no
-    address."""
-    found = evidence_uri(op.session.project_root, pull_to)
-    if found is None:
-        found = S3Address.parse(pull_to).uri  # raises, and says what is wrong
-    return found
-
-
-def place_problem(op: Operation, pull_to: str, *, ask: bool) -> str:
-    """Why evidence can't be kept there; "" if it can. `ask`: also look there, before anything is rented."""
-    try:
-        evidence = evidence_of(op, pull_to)
-        if ask and evidence.startswith(SCHEME):
-            EvidenceStore.read_marker(evidence)
-    except EvidenceError as error:
-        return str(error)
-    return ""
-
-
-def move_problem(op: Operation, old: IdentityInputs, new: IdentityInputs) -> str:
-    """Why the evidence can't follow to a new `pull_to`; "" if it can, as far as the inputs tell.
-
-    The update looks again: it knows where the evidence was.
-    """
-    if new.pull_to == old.pull_to or evidence_of(op, new.pull_to) == evidence_of(op, old.pull_to):
-        return ""
-    if not new.pull_to.startswith(SCHEME):
-        moves = "`sweepctl pull --to s3://bucket/prefix` moves evidence"
-        return f"may not change from {old.pull_to} to another folder. {moves}"
-    problem = arrival_problem(evidence_of(op, new.pull_to), new.project, new.stack)
-    return problem and f"may change only to where `sweepctl pull --to` brought the evidence: {problem}"
 
 
 def goes_on(op: Operation, identity: str) -> bool:

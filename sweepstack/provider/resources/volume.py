@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.billing.egress import GB
-from sweepstack.billing.stray import end_command, takes_words
+from sweepstack.billing.stray import end_command, import_command, not_taken, takes_words
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.stack_config import StoreConfig, load_any
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
 from sweepstack.core.resources import VolumeInputs, VolumeSeen, VolumeState
@@ -32,7 +33,7 @@ from sweepstack.onbox.common.errors import (
     TeardownRefused,
     Unsupported,
 )
-from sweepstack.onbox.host.capabilities import HasVolumes
+from sweepstack.onbox.host.capabilities import HasVolumes, NamesVolumes
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import (
     VolumeContext,
@@ -44,9 +45,12 @@ from sweepstack.operations.volumes.end_check import (
 )
 from sweepstack.operations.volumes.mounting_sweeps import VERB, Mounting, Survey, recorded, survey, write_mounting
 from sweepstack.platforms.registry import load_platform, need
+from sweepstack.profiles.load import load_profile
+from sweepstack.profiles.volume_stack_plan import plan_store
 from sweepstack.provider.resources import held_by_another, policy_limits
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.error_context import became
+from sweepstack.provider.resources.founding import founded
 from sweepstack.provider.resources.teardown import policies_of_state
 from sweepstack.provider.resources.want_gone import for_this_change
 from sweepstack.provider.session import Operation
@@ -80,6 +84,7 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         "clearance": Decision.UPDATE,
         "policy": Decision.UPDATE,
         "live": Decision.IGNORE,
+        "imported": Decision.UPDATE,
     }
     refusals: ClassVar[dict[str, str]] = {
         "adapter": "a volume stays on its platform: make another, under a new name, and copy what you need",
@@ -91,6 +96,8 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def check(self, op: Operation, old: VolumeInputs | None, new: VolumeInputs) -> Checked[VolumeInputs]:
         """Says what it costs, and writes `clearance`. Refuses to shrink it."""
+        if new.imported:  # the engine checks what an import answered
+            return Checked(new)
         binds = policy_limits.bound(op, Evidence(new.evidence), old.policy if old is not None else None, new.identity)
         new = new.model_copy(update={"policy": binds.copy})
         failures = policy_limits.volume_problems(binds, new.model_dump(mode="json")) if old is None else []
@@ -102,6 +109,37 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
     def check_early(self, op: Operation, old: dict[str, Any], new: dict[str, Any]) -> list[Failure]:
         binds = policy_limits.bound(op, None, None) if not old else policy_limits.Bound()
         return [*policy_limits.volume_problems(binds, new), *say(op, new, new=not old)]
+
+    def find(self, op: Operation, asked: str) -> ReadAnswer[VolumeInputs, VolumeState]:
+        """Of a stack of volumes. Names nothing on the platform: the `up` that takes it gives it our tag."""
+        named, _, known = asked.partition(":")
+        config = load_any(op.session.project_root, op.stack)
+        if not known or not isinstance(config, StoreConfig) or config.platform != named:
+            way = import_command("STACK", op.name, f"PLATFORM:{known or asked}", "Volume")
+            raise SweepstackError(
+                f"{asked}: {config.file} keeps no volumes of that platform. Next, with a stack that does "
+                f"({docs_page('volumes.md')}): {way}"
+            )
+        plan = plan_store(config, load_profile(named))
+        platform = need(load_platform(plan.adapter), NamesVolumes)
+        ids = {known, f"{platform.account()}.{known}"}
+        record = next((one for one in platform.list_volumes("") if one.native_id in ids), None)
+        if record is None:
+            raise SweepstackError(f"{named} has no volume {known} in the account {platform.account()}")
+        if volume_of(record.tag) is not None:
+            raise SweepstackError(f"{known} carries the mark {record.tag}: the stack that keeps it ends it")
+        store, _, _ = founded(op, op.project, op.stack, plan.pull_to)
+        inputs = VolumeInputs(
+            identity=store.marker.identity,
+            evidence=store.objects.uri,
+            adapter=plan.adapter,
+            name=op.name,
+            guarded=True,
+            size_gb=record.size_gb,
+            region=record.region or None,
+            imported=True,
+        )
+        return ReadAnswer(inputs, VolumeState(**inputs.model_dump(), **seen_of(record, inputs)))
 
     def create(self, op: Operation, inputs: VolumeInputs) -> tuple[str, VolumeState]:
         platform = load_platform(inputs.adapter)
@@ -132,12 +170,18 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
             op.warn(f"volume {state.name} ({state.native_id}) is gone, with all that was on it")
             return Gone()
         now = state.model_copy(update=seen_of(record, inputs))
+        if state.imported:
+            op.of_stack(_in_the_way(op, state))
         live = live_facts(op, context_of(now), now) if state.guarded else survivor(op, now)
         return ReadAnswer(inputs.model_copy(update={"live": live}), now)
 
     def update(self, op: Operation, identifier: str, old: VolumeState, new: VolumeInputs) -> VolumeState:
         """Grows the volume if more is wanted, which costs more. Raises SweepstackError if the platform did not grow
         it."""
+        if old.imported:
+            tag, able = volume_tag(old.identity, old.name), need(load_platform(old.adapter), NamesVolumes)
+            able.name_volume(old.native_id, old.account or "", tag)
+            op.info(f"volume {old.name}: {old.native_id} is called {tag} now, so that sweeps find it")
         state = VolumeState.model_validate({**old.model_dump(), **new.model_dump()})
         if new.kept:
             register(op, new, find_kept(load_platform(new.adapter), new.name))
@@ -153,6 +197,8 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         return state.model_copy(update={"price_per_month": price(new, state)})
 
     def delete(self, op: Operation, identifier: str, state: VolumeState) -> None:
+        if state.imported:
+            raise TeardownRefused(f"REFUSED. {_in_the_way(op, state)}")
         if state.guarded:
             end_volume(op, context_of(state), state)
             return
@@ -164,6 +210,11 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
         command = end_command(state.adapter, state.native_id)
         said = f"volume {state.name} survives with all that is on it ({cost}): {state.location}. To end it: {command}"
         (op.info if state.price_per_month == 0 else op.warn)(said)
+
+
+def _in_the_way(op: Operation, state: VolumeState) -> str:
+    what = f"volume {state.name} ({state.native_id})"
+    return not_taken(what, "it bills", f"{state.name} below volumes", op.stack, op.urn)
 
 
 def seen_of(record: VolumeRecord, inputs: VolumeInputs) -> dict[str, Any]:

@@ -74,4 +74,5 @@ class CreateVolume(Closed):
 
 
 class PatchVolume(Closed):
-    size: int = Field(ge=10, le=4096)
+    name: Name | None = None
+    size: int | None = Field(default=None, ge=10, le=4096)

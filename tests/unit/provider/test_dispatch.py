@@ -82,10 +82,13 @@ def test_what_may_never_change_is_refused(sweep: Sweep) -> None:
     assert "may not change once box exists" in failures[0].reason
 
 
-def test_nothing_can_be_imported_by_an_id_alone(sweep: Sweep) -> None:
+def test_what_is_of_a_sweep_already_is_not_imported(sweep: Sweep) -> None:
+    """What a person rented by hand is: tests/rented/test_imported.py."""
     box = sweep.box()
-    with pytest.raises(SweepstackError, match=r"cannot be imported by its id alone.*pulumi up --stack sweep-t"):
+    with pytest.raises(SweepstackError, match=r"does not say where the box is. Next: pulumi import --stack sweep-t .*"):
         dispatch.read(op(sweep), box.native_id, {}, {})
+    with pytest.raises(SweepstackError, match=r"cannot be imported by its id.*pulumi up --stack sweep-t"):
+        dispatch.read(sweep.op("Queue"), f"local:{box.native_id}", {}, {})
 
 
 # What a preview does not know

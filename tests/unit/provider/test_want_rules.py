@@ -29,7 +29,7 @@ from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 from sweepstack.operations import drift
 from sweepstack.platforms.common.rate_limit import paced
 from sweepstack.platforms.common.tag_lock import Unanswered
-from sweepstack.provider.resources import identity, run_or_stop
+from sweepstack.provider.resources import founding, identity, run_or_stop
 from sweepstack.provider.resources.before_renting import _running
 from sweepstack.provider.resources.create import Asking, _born, _link, places_of, seen_of
 from sweepstack.provider.resources.teardown import context_of
@@ -96,12 +96,12 @@ def test_evidence_moves_to_object_storage_alone_and_to_where_it_was_brought(
 ) -> None:
     old, op = sweep.identity_inputs(), sweep.op()
     for same in (old, sweep.identity_inputs(pull_to="./results")):
-        assert identity.move_problem(op, old, same) == ""
-    words = identity.move_problem(op, old, sweep.identity_inputs(pull_to="elsewhere"))
+        assert founding.move_problem(op, old, same) == ""
+    words = founding.move_problem(op, old, sweep.identity_inputs(pull_to="elsewhere"))
     assert words.startswith("may not change from results to another folder")
     for problem in ("it is empty", ""):
-        monkeypatch.setattr(identity, "arrival_problem", lambda *_, said=problem: said)
-        words = identity.move_problem(op, old, sweep.identity_inputs(pull_to="s3://lab/sweep"))
+        monkeypatch.setattr(founding, "arrival_problem", lambda *_, said=problem: said)
+        words = founding.move_problem(op, old, sweep.identity_inputs(pull_to="s3://lab/sweep"))
         assert words.endswith(problem)
         assert bool(words) is bool(problem)
 

@@ -54,10 +54,15 @@ class VolumeRoutes:
         return Reply(body=self._volume(request).outline())
 
     def patch_volume(self, request: Request) -> Reply:
-        """More room; never less."""
+        """Another name, and more room; never less."""
         self.sim.known_query(request)
         volume = self._volume(request)
         change = self.sim.body(request, PatchVolume)
+        if change.name is None and change.size is None:
+            raise Refusal(self.sim.problem(400, "no change was given"))
+        volume.name = change.name or volume.name
+        if change.size is None:
+            return Reply(body=volume.outline())
         if change.size < volume.size:
             raise Refusal(self.sim.problem(400, "a network volume can only grow"))
         self.sim.volumes.grow(volume, change.size)

@@ -1,0 +1,3 @@
+"""See the package."""
+
+from tests.rented.test_imported import *  # noqa: F403
