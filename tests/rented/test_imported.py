@@ -91,7 +91,9 @@ def test_a_box_rented_by_hand_becomes_one_of_the_sweep(world: World) -> None:
 def test_a_state_that_is_lost_finds_it_again(world: World) -> None:
     """By its id on record: its tag is on no platform, and a create by the tag would rent another."""
     stack, native_id = world.stack, by_hand(world)
-    ok(imported(world, BOX, "mine", f"runpod:{native_id}"))
+    ok(imported(world, BOX, "mine", f"runpod:{native_id}", "--protect=false"))
+    assert_failed(stack.destroy(timeout=180), "REFUSED", "mine: {} below boxes")
+    assert world.rentals() == {native_id}
     stack.edit_config(lambda sweep: sweep.update(boxes={"mine": {}}, max_price=9.0))
     ok(stack.up(timeout=400))
     for urn in [one["urn"] for one in stack.resources("Box")]:
@@ -134,14 +136,9 @@ def test_a_volume_made_by_hand_is_kept_by_a_stack(world: World) -> None:
         return stack.run("pulumi", *words, "--stack", "abl-store", "--non-interactive", timeout=180)
 
     file.write_text(text.replace("abl-store: {", "another: {"))
-    ok(
-        pulumi(
-            "import", "sweepstack:index:Volume", "abl-store", f"runpod:{native_id}", "--yes", "--generate-code=false"
-        )
-    )
-    said = pulumi("destroy", "--yes")
-    assert said.rc != 0, str(said)
-    assert "abl-store below volumes" in " ".join(said.text.split()), str(said)
+    named = ("sweepstack:index:Volume", "abl-store", f"runpod:{native_id}")
+    ok(pulumi("import", *named, "--yes", "--generate-code=false", "--protect=false"))
+    assert_failed(pulumi("destroy", "--yes"), "REFUSED", "abl-store below volumes")
     file.write_text(text)
     said = ok(pulumi("up", "--yes"))
     (volume,) = world.sim.volumes.all.values()
