@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import sys
@@ -29,6 +30,8 @@ from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
 from sweepstack.profiles.volume_stack_plan import plan_store
 
+gc.freeze()  # all that was imported stays until the end
+gc.enable()  # what `components` switched off
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRITTEN_BY_US = frozenset({"approval", "placement"})
 

@@ -42,7 +42,6 @@ _FORMER = {APPROVED: "# Written by `sweepctl approve`; `sweepctl approve --revok
 PLACED = "# Written by `sweepctl place`; without it `pulumi up` chooses anew."
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _BYTE_ORDER_MARK = "\ufeff"
-_ACCEPTED = TypeAdapter(dict[FactName, AcceptedFact])
 
 
 def valid_stack_name(name: str) -> bool:
@@ -147,7 +146,8 @@ class StackFile:
     def accepted_facts(self) -> dict[str, AcceptedFact]:
         """The facts that the file accepts (`accept_facts`). Raises ConfigError if they are malformed."""
         try:
-            return _ACCEPTED.validate_python(self.sweep().get("accept_facts") or {})
+            accepted = TypeAdapter(dict[FactName, AcceptedFact])
+            return accepted.validate_python(self.sweep().get("accept_facts") or {})
         except ValidationError as error:
             problem = error.errors()[0]
             where = visible(".".join(["accept_facts", *(str(part) for part in problem["loc"])]))
