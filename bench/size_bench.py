@@ -18,14 +18,15 @@ from bench.clone import ROOT
 from sweepstack.cli import app
 
 LIMITS = {
-    "lines of the core": 70_000,
-    "modules of the core": 480,
+    "lines of the core": 71_500,
+    "modules of the core": 487,
     "lines of the extensions": 16_000,
     "lines of the tests": 95_000,
     "commands": 30,
     "options": 95,
 }
-"""What issue L allows. A later issue that adds to a figure moves its line here, and says by how much."""
+"""What issue L allows. A later issue that adds to a figure moves its line here, and says by how much: M adds
+1,500 lines, in seven modules."""
 EXTENSIONS = (
     "sweepstack/extensions",
     "sweepstack/teardown/signatures.py",

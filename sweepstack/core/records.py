@@ -31,7 +31,8 @@ LATER: Final = 2
 run: a version that does not know them refuses both, and says so."""
 
 CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
-BoxName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+BOX_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"
+BoxName = Annotated[str, StringConstraints(pattern=BOX_NAME)]
 Digest = Annotated[str, StringConstraints(pattern=f"^{DIGEST.pattern}$")]
 
 CellState = Literal[

@@ -49,7 +49,7 @@ def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, A
         raise SweepstackError(f"{FUNCTION}: {error}") from error
     found = answer(session.project_root, asked)
     if (evidence := evidence_uri(session.project_root, asked.pull_to)) is not None:
-        stop = not_declared(session.project_root, asked.stack, Evidence(evidence), found.cells)
+        stop = not_declared(session.project_root, asked.stack, Evidence(evidence), found.cells, up=asked.up)
         found = found.model_copy(update={"stop": stop})
     return {"shares": found.model_dump_json()}
 

@@ -12,33 +12,41 @@ import pytest
 from tests.engine.commands import Result, assert_failed, assert_refused, ok
 from tests.rented.test_stores import KEEP
 from tests.rented.world import World, rented, without_internet
-from tests.simulators.rental import posted, stack_of
+from tests.simulators.rental import posted, stack_of, whole_rentals
 
 BOX = "sweepstack:index:Box"
+PLATFORMS = [pytest.param(one, marks=() if one == "runpod" else pytest.mark.proof) for one in whole_rentals()]
 
 
 @pytest.fixture
-def world(tmp_path: Any) -> Iterator[World]:
-    with rented("runpod", tmp_path, stack_of("runpod")) as found:
+def world(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[World]:
+    platform = getattr(request, "param", "runpod")
+    with rented(platform, tmp_path, stack_of(platform)) as found:
         without_internet(found.stack)
         found.stack.init()
         yield found
 
 
 def by_hand(world: World, name: str = "my-pod", **env: str) -> str:
-    """A pod as its console makes it: the account's key lets a person in, and no start command is ours."""
+    """A box as its console makes it: a key of the account lets a person in, and no start command is ours."""
     key = (world.stack.base.parent / "id_ed25519.pub").read_text()
-    asked = {
-        "name": name,
-        "image": "ubuntu:22.04",
-        "gpu": {"id": "NVIDIA H200", "count": 1},
-        "cloud": "SECURE",
-        "disk": 20,
-        "ports": ["22/tcp"],
-        "env": {"PUBLIC_KEY": key, **env},
-    }
-    native_id = str(posted(f"{world.server.api}/v2/pods", world.key, asked)["id"])
-    world.stack.run("sweepctl", "audit", timeout=120)  # a look, by which the simulated pod comes up
+    if world.platform == "vastai":
+        offer = next(iter(world.sim.world.market.offers))
+        native_id = str(world.sim.act("rent", {"account": world.account, "offer": offer, "label": name}))
+        posted(f"{world.server.api}/api/v0/instances/{native_id}/ssh/", world.key, {"ssh_key": key})
+    else:
+        asked = {
+            "name": name,
+            "image": "ubuntu:22.04",
+            "gpu": {"id": "NVIDIA H200", "count": 1},
+            "cloud": "SECURE",
+            "disk": 20,
+            "ports": ["22/tcp"],
+            "env": {"PUBLIC_KEY": key, **env},
+        }
+        native_id = str(posted(f"{world.server.api}/v2/pods", world.key, asked)["id"])
+    for _ in range(4):  # looks, by which the simulated box comes up
+        world.stack.run("sweepctl", "audit", timeout=120)
     return native_id
 
 
@@ -47,14 +55,17 @@ def imported(world: World, *words: str) -> Result:
     return world.stack.pulumi("import", *words, *yes, "--generate-code=false", timeout=180)
 
 
+@pytest.mark.parametrize("world", PLATFORMS, indirect=True)
 def test_a_box_rented_by_hand_becomes_one_of_the_sweep(world: World) -> None:
     stack, native_id = world.stack, by_hand(world)
     said = stack.run("sweepctl", "audit", timeout=120)
-    assert f"pulumi import --stack STACK {BOX} NAME runpod:{native_id}" in " ".join(said.text.split()), str(said)
-    ok(imported(world, BOX, "mine", f"runpod:{native_id}", "--preview-only"))
+    assert f"pulumi import --stack STACK {BOX} NAME {world.platform}:{native_id}" in " ".join(said.text.split()), str(
+        said
+    )
+    ok(imported(world, BOX, "mine", f"{world.platform}:{native_id}", "--preview-only"))
     ok(stack.pulumi("preview", timeout=180))  # an import that was not gone through with is in the way of nothing
 
-    ok(imported(world, BOX, "mine", f"runpod:{native_id}"))
+    ok(imported(world, BOX, "mine", f"{world.platform}:{native_id}"))
     assert [(one["id"], one["outputs"]["clearance"]) for one in stack.resources("Box")] == [(native_id, "locked")]
 
     for refused in (stack.pulumi("preview", timeout=180), stack.up(timeout=180), stack.destroy(timeout=180)):
@@ -91,11 +102,16 @@ def test_a_box_rented_by_hand_becomes_one_of_the_sweep(world: World) -> None:
 def test_a_state_that_is_lost_finds_it_again(world: World) -> None:
     """By its id on record: its tag is on no platform, and a create by the tag would rent another."""
     stack, native_id = world.stack, by_hand(world)
-    ok(imported(world, BOX, "mine", f"runpod:{native_id}", "--protect=false"))
+    ok(imported(world, BOX, "mine", f"{world.platform}:{native_id}", "--protect=false"))
     assert_failed(stack.destroy(timeout=180), "REFUSED", "mine: {} below boxes")
     assert world.rentals() == {native_id}
-    stack.edit_config(lambda sweep: sweep.update(boxes={"mine": {}}, max_price=9.0))
+    ok(imported(world, BOX, "other", f"{world.platform}:{native_id}", "--preview-only"))
+    assert sorted(path.stem for path in stack.evidence.rglob("imports/*.json")) == ["mine", "other"]
+    stack.edit_config(lambda sweep: sweep.update(boxes={"mine": {}}))
+    assert_failed(stack.up(timeout=180), "above max_price", "is not taken")
+    stack.edit_config(lambda sweep: sweep.update(max_price=9.0))
     ok(stack.up(timeout=400))
+    assert list(stack.evidence.rglob("imports/*.json")) == [], "taken, and not gone through with"
     for urn in [one["urn"] for one in stack.resources("Box")]:
         ok(stack.pulumi("state", "delete", urn, "--force", "--target-dependents", "--yes", timeout=60))
     ok(stack.up(timeout=400))
@@ -109,6 +125,8 @@ def test_what_is_not_imported(world: World) -> None:
         by_hand(world, "x", SWEEPSTACK_TAG="sweepstack-abcdefghjk-box-0-g1"),
         by_hand(world, PUBLIC_KEY=""),
     )
+    said = imported(world, BOX, "My_Box", f"runpod:{foreign}")
+    assert_failed(said, "can't be a box's name")
     for asked, words in {
         f"runpod:{foreign}": "another sweep",
         f"runpod:{unknown}": "let your key in there",
@@ -136,7 +154,7 @@ def test_a_volume_made_by_hand_is_kept_by_a_stack(world: World) -> None:
         return stack.run("pulumi", *words, "--stack", "abl-store", "--non-interactive", timeout=180)
 
     file.write_text(text.replace("abl-store: {", "another: {"))
-    named = ("sweepstack:index:Volume", "abl-store", f"runpod:{native_id}")
+    named = ("sweepstack:index:Volume", "abl-store", f"{world.platform}:{native_id}")
     ok(pulumi("import", *named, "--yes", "--generate-code=false", "--protect=false"))
     assert_failed(pulumi("destroy", "--yes"), "REFUSED", "abl-store below volumes")
     file.write_text(text)

@@ -10,13 +10,14 @@ What lay on it before belongs to no cell, and is not counted: a person has to gi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.stray import import_command, not_taken
 from sweepstack.config.stack_config import StackConfig, load_any
-from sweepstack.core.records import Birth, Imported
+from sweepstack.core.records import BOX_NAME, Birth, Imported
 from sweepstack.core.resources import BoxInputs, BoxState
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
@@ -54,6 +55,8 @@ def look_up(op: Operation, asked: str, load: Callable[[str], Platform]) -> ReadA
     if not native_id:
         way = import_command(op.stack, op.name, f"PLATFORM:{asked}")
         raise SweepstackError(f"{asked} does not say where the box is. Next: {way}")
+    if re.match(BOX_NAME, op.name) is None:
+        raise SweepstackError(f"{op.name} can't be a box's name: lower-case letters, digits and -, 40 at most")
     plan = _plan(op, named)
     platform = load(plan.adapter)
     if not isinstance(platform, HasMarket):
@@ -160,6 +163,11 @@ def take(op: Operation, at: BoxAt, old: BoxState, new: BoxInputs) -> BoxInputs:
     teardown.refuse_during_teardown(store, f"box {old.name}", op.stack)
     new = policy_limits.require_policy(op, at.evidence, new, True)
     before_renting.refuse_past(op, store, new.budget, old.name, old.price_per_hour)
+    if new.max_price is not None and (old.price_per_hour or 0.0) > new.max_price:
+        bills = f"box {old.name} bills ${spell_rate(old.price_per_hour or 0.0)}/h"
+        raise SweepstackError(
+            f"{bills}, above max_price (${new.max_price}/h): it is not taken. Next: a higher max_price"
+        )
     _, channel = _unowned(at.platform, old.native_id, old.identity)
     sign_box(op, channel, store, box=old.name, generation=old.generation)
     folders = [channel.absolute(folder) for folder in (*OWN_TIERS, DURABLE)]
@@ -195,17 +203,22 @@ def refuse_end(op: Operation, box: BoxState) -> None:
         raise TeardownRefused(f"REFUSED. {in_the_way(op.stack, box, op.urn)}")
 
 
-def not_declared(root: Path, stack: str, evidence: Evidence, declared: Collection[str]) -> str:
+def not_declared(root: Path, stack: str, evidence: Evidence, declared: Collection[str], *, up: bool) -> str:
     """Why nothing may be changed: the state has an imported box that the program does not declare. "" where it has
-    none. Asks the engine only where an import has left its record. Where the evidence can't be read, the box's delete
-    refuses. Raises SweepstackError where the state can't be read."""
+    none. Asks the engine only where an import has left its record; an `up` takes that of an import away which was not
+    gone through with. Where the evidence can't be read, the box's delete refuses. Raises SweepstackError where the
+    state can't be read."""
     try:
         hints = evidence.store.records(FOLDER, Imported)
     except (EvidenceError, OSError):
         return ""
     if all(one.box in declared for one in hints):
         return ""
-    waiting = [box for box in read_state(stack, root).boxes if box.imported and box.name not in declared]
+    boxes = [box for box in read_state(stack, root).boxes if box.imported]
+    for hint in hints if up else ():
+        if all(hint.box != box.name for box in boxes):
+            evidence.store.write_record(_hint(hint.box), None)
+    waiting = [box for box in boxes if box.name not in declared]
     return "\n".join(f"Nothing was changed. {in_the_way(stack, box, box.urn)}" for box in waiting)
 
 
