@@ -17,7 +17,7 @@ def everywhere(change: Callable[[dict[str, Any]], object]) -> Callable[[list[dic
 
     def edit(resources: list[dict[str, Any]]) -> None:
         for resource in resources:
-            if resource["type"].startswith("sweepstack:index:") and "teardown" in resource["inputs"]:
+            if resource["type"].startswith("sweepstack:index:") and "teardown" in resource.get("inputs", {}):
                 change(resource["inputs"])
                 change(resource["outputs"])
 
