@@ -66,7 +66,7 @@ def findings_in(adapter: str, platform: Platform, known: KnownStates) -> list[St
     hand is put into `known.by_hand`. Raises PlatformError."""
     tagged = "" if isinstance(platform, HasMarket) else TAGS
     every = [record for record in platform.list_tagged(tagged) if record.phase is not Phase.GONE]
-    listed = [record for record in every if record.tag.startswith(TAGS) or not record.tag]
+    listed = [record for record in every if record.tag.startswith(TAGS) or not record.tag or known.by_id(record)]
     known.by_hand += [
         Stray(
             "box",
@@ -77,7 +77,7 @@ def findings_in(adapter: str, platform: Platform, known: KnownStates) -> list[St
             next=import_command("STACK", "NAME", f"{adapter}:{record.native_id}"),
         )
         for record in every
-        if box_of(record.tag) is None and record.native_id and not known.stacks_with("box", record.native_id)
+        if box_of(record.tag) is None and record.native_id and not known.by_id(record)
     ]
     account = platform.account() if listed or known.speaks_of(adapter) else ""
     tags = [record.tag for record in listed]

@@ -64,6 +64,10 @@ class KnownStates:
             if any(entry.native_id == native_id for entry in (state.boxes if kind == "box" else state.volumes))
         )
 
+    def by_id(self, record: BoxRecord) -> bool:
+        """Whether a state or an open record has this very box: one that was imported carries no tag of ours."""
+        return bool(self.stacks_with("box", record.native_id) or self.recorded_by(record, by_tag=False))
+
     def standing_still(self, record: BoxRecord, stacks: Iterable[str]) -> str:
         """The command that says who may have stopped a box which a state of these `stacks` wants running; "" for any
         other box. A job on the box can have done it, with the key that the vendor puts there."""
