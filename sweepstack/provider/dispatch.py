@@ -163,15 +163,19 @@ def create(op: Operation, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return identifier, _written(handler, state)
 
 
+def find(op: Operation, asked: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Answers an import (`Handler.find`). Returns id, inputs and outputs. Raises SweepstackError."""
+    handler = handler_for(token_of(op.urn))
+    found = handler.find(op, asked)
+    return found.state.native_id, to_properties(found.inputs), _written(handler, found.state)
+
+
 def read(
     op: Operation, identifier: str, inputs: dict[str, Any], outputs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]] | None:
     """Returns (inputs, outputs, reasons that it is unhealthy), or None when it is proved gone. Raises SweepstackError
-    for a state that a newer sweepstack wrote. Without inputs and outputs it is an import (`Handler.find`)."""
+    for a state that a newer sweepstack wrote."""
     handler = handler_for(token_of(op.urn))
-    if not inputs and not outputs:
-        found = handler.find(op, identifier)
-        return to_properties(found.inputs), _written(handler, found.state), found.unhealthy
     _require_known(op, handler, outputs)
     try:
         state = _state(handler, inputs, outputs)

@@ -174,14 +174,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         op = Operation(self.session, request.urn)
         ours = Properties(op)
         sent = to_python(request.inputs), to_python(request.properties)
+        if not any(sent):  # an import: all that is known is what the person typed
+            identifier, *made = self.guard(context, lambda: dispatch.find(op, request.id))
+            inputs, outputs = (ours.like(one, {}) for one in made)
+            return provider_pb2.ReadResponse(id=identifier, properties=outputs, inputs=inputs)
         found = self.guard(context, lambda: dispatch.read(op, request.id, *map(ours.inside, sent)))
         if found is None:
             return provider_pb2.ReadResponse(id="")
         inputs, outputs = ours.like(found[0], sent[0]), ours.like(found[1], sent[1])
         if found[2]:
             self._init_failed(context, request.id, outputs, list(found[2]), inputs)
-        known = request.id if sent[0] or sent[1] else found[1]["native_id"]  # of an import: `PLATFORM:ID`
-        return provider_pb2.ReadResponse(id=known, properties=outputs, inputs=inputs)
+        return provider_pb2.ReadResponse(id=request.id, properties=outputs, inputs=inputs)
 
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
         from sweepstack.provider.late_imports import Properties, dispatch

@@ -24,7 +24,7 @@ from datetime import datetime
 
 from sweepstack.core.journal import Journal, LastLook
 from sweepstack.core.observation import Existence, Observation
-from sweepstack.core.records import JUDGED, SETTLED, Approval, Birth, Launch, Receipt
+from sweepstack.core.records import JUDGED, SETTLED, Approval, Launch, Receipt
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Listing
@@ -213,14 +213,15 @@ class BoxEnding(Ending[Verdict]):
             journal=self.seen.journal,
             receipt=receipt,
             codes=self._store.codes if self._store else tuple,
-            birth=self._birth(),
+            by_hand=self._by_hand,
         )
 
-    def _birth(self) -> Birth | None:
-        """Its record; None where it can't be read, which `content` tells."""
+    def _by_hand(self) -> bool:
+        """By its birth record. False where that can't be read, which `content` tells."""
         with contextlib.suppress(EvidenceError):
-            return self._store.birth(self.facts.name, self.facts.generation) if self._store else None
-        return None
+            birth = self._store.birth(self.facts.name, self.facts.generation) if self._store else None
+            return birth is not None and birth.imported
+        return False
 
     def _unless_unclaimed(self, way: Way, approval: Approval) -> tuple[Way | None, list[str]]:
         """The way; None if other files would die than those that a person has given up by name."""

@@ -19,7 +19,7 @@ from urllib.parse import quote_from_bytes
 
 from sweepstack.core.journal import Journal
 from sweepstack.core.printable import printable
-from sweepstack.core.records import Birth, Receipt, UnclaimedWaiver
+from sweepstack.core.records import Receipt, UnclaimedWaiver
 from sweepstack.onbox.agent.channel import Listing
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import DIGEST_PREFIX, digest_of, hex_of
@@ -101,14 +101,15 @@ def measure(
     journal: Journal | None,
     receipt: Receipt | None,
     codes: Callable[[], Collection[str]] = tuple,
-    birth: Birth | None = None,
+    by_hand: Callable[[], bool] = bool,
 ) -> Unclaimed:
     """The files on the tiers in `kills` (on all tiers, if that is empty) that belong to no sealed cell.
 
     `listing`: what was seen of the box's own tiers, None if nothing could be. `receipt`: its verified cells say which
     files of a sealed attempt were sealed; a cell that it does not have covers all its own files. `codes`: the versions
-    of the code (`sha256:<hex>`) that were ever shipped; asked only if the journal does not know all. `birth`: its
-    record; of a box that was rented by hand, what lies outside of our folders is not counted, and may be anything.
+    of the code (`sha256:<hex>`) that were ever shipped; asked only if the journal does not know all. `by_hand`:
+    whether it was rented by hand; what lies outside of our folders is not counted then, and may be anything. Asked only
+    where the listing is whole.
     """
     if listing is None:
         return Unclaimed(problem="the box could not be read")
@@ -124,7 +125,7 @@ def measure(
     # A file's ctime can't be set back: another file in its place, or other bytes in it, changes it.
     listed = digest_of([[path, size, round(changed * 1e6)] for path, size, changed in found]) if found else ""
     artifacts = tuple(_shown(path) for path, _, _ in found if path in known.rewritten)
-    problem = listing.problem or (BY_HAND if birth is not None and birth.imported else "")
+    problem = listing.problem or (BY_HAND if by_hand() else "")
     return Unclaimed(len(found), sum(size for _, size, _ in found), shown, problem, listed, artifacts)
 
 

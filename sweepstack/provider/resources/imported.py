@@ -62,12 +62,13 @@ def look_up(op: Operation, asked: str, load: Callable[[str], Platform]) -> ReadA
     if not isinstance(platform, HasMarket):
         raise SweepstackError(f"{named} rents nothing: a machine of your own is named in the stack file (hosts)")
     store, _, _ = founded(op, op.project, op.stack, plan.pull_to)
-    births = [birth for birth in store.births() if birth.ended_at is None]
-    if taken := [birth for birth in births if birth.box == op.name or birth.native_id == native_id]:
-        box = taken[0]
+    births = store.births()
+    living = (birth for birth in births if birth.ended_at is None)
+    box = next((birth for birth in living if birth.box == op.name or birth.native_id == native_id), None)
+    if box is not None:
         raise SweepstackError(f"this sweep has box {box.box} on record ({box.native_id or box.tag} on {box.platform})")
     record, _ = _unowned(platform, native_id, store.marker.identity)
-    number = 1 + max((birth.generation for birth in store.births() if birth.box == op.name), default=0)
+    number = 1 + max((birth.generation for birth in births if birth.box == op.name), default=0)
     inputs = BoxInputs(
         identity=store.marker.identity,
         evidence=store.objects.uri,

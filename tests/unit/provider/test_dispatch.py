@@ -86,9 +86,9 @@ def test_what_is_of_a_sweep_already_is_not_imported(sweep: Sweep) -> None:
     """What a person rented by hand is: tests/rented/test_imported.py."""
     box = sweep.box()
     with pytest.raises(SweepstackError, match=r"does not say where the box is. Next: pulumi import --stack sweep-t .*"):
-        dispatch.read(op(sweep), box.native_id, {}, {})
+        dispatch.find(op(sweep), box.native_id)
     with pytest.raises(SweepstackError, match=r"cannot be imported by its id.*pulumi up --stack sweep-t"):
-        dispatch.read(sweep.op("Queue"), f"local:{box.native_id}", {}, {})
+        dispatch.find(sweep.op("Queue"), f"local:{box.native_id}")
 
 
 # What a preview does not know
