@@ -117,12 +117,16 @@ def import_command(stack: str, name: str, at: str, kind: str = "Box") -> str:
     return f"pulumi import --stack {stack} sweepstack:index:{kind} {name} {at}"
 
 
+def forget_command(stack: str, urn: str) -> str:
+    """The command that takes an entry out of the engine's state. What it stands for stays as it is."""
+    return shlex.join(["pulumi", "state", "delete", "--stack", stack, "--force", urn])
+
+
 def not_taken(what: str, costs: str, named: str, stack: str, urn: str) -> str:
     """What was imported and is not in the stack file yet, and the two ways on. `named`: what to write there."""
-    forget = shlex.join(["pulumi", "state", "delete", "--stack", stack, "--force", urn])
     return (
         f"{what} was imported, and no `up` has taken it: {costs}, and no command here ends it. Next: {named} in the "
-        f"stack file, and pulumi up --stack {stack}; or, to leave it as it was: {forget}"
+        f"stack file, and pulumi up --stack {stack}; or, to leave it as it was: {forget_command(stack, urn)}"
     )
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from sweepstack.billing.stray import Stray, end_command
+from sweepstack.billing.stray import Stray, end_command, forget_command
 from sweepstack.core.journal import BEGINS, STAYS
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, REFUSED
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.box_folders import CLAIM
-from sweepstack.onbox.host.platform import Told
-from sweepstack.status.engine.state import STOP, BoxEntry
-from sweepstack.status.model import BoxView, SweepView, has_set_before
+from sweepstack.status.engine.state import BoxEntry
+from sweepstack.status.model import BoxView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.ways_on import (
+    adopt_renamed,
+    by_checkpoint,
+    by_files,
+    out_of_checkpoint,
+    out_of_files,
+    out_of_hung,
+    out_of_refused,
+    wakes,
+)
 from sweepstack.teardown.handover_records import Handover
 from sweepstack.teardown.refusal import (
     GIVES_UP,
     NOT_BACK,
-    accept,
     give_up,
     gives_up,
     of_another_account,
@@ -38,8 +45,6 @@ AUDIT = "sweepctl audit"
 BY_HAND = "writes the bundle, and says how you run it"
 RUNS_AGAIN = "runs again what was asked for"
 SETUP_FAILED = ("failed", "cut off")
-MOST_NAMED = 20
-"""Cells that one command names."""
 _COMMAND = re.compile(r"`((?:python -m |sweepctl |pulumi )[^`]+)`")
 _OF_A_BOX = re.compile(r"^sweepctl (?:confirm (host|worker)|(worker)-ended) (?!--stack )")
 """The second is what the programs of an older version say."""
@@ -205,6 +210,11 @@ class Now:
         """Boxes whose host proves that nothing is left there."""
         return [one.box.name for one in self.boxes if one.seen.emptied]
 
+    @property
+    def imported(self) -> list[BoxEntry]:
+        """Boxes that `pulumi import` found, and that no `up` has taken: until then each `up` and destroy is refused."""
+        return [one.box for one in self.boxes if one.box.imported]
+
     @cached_property
     def states(self) -> set[str]:
         """The states that cells are in."""
@@ -284,6 +294,12 @@ def _of_lost(now: Now) -> list[str]:
 def _of_foreign(now: Now) -> list[str]:
     first = adopt_renamed(now.snapshot.named_with) if now.snapshot.evidence_problem else []
     return list(dict.fromkeys([*first, *of_another_account(now.stack, now.foreign)]))
+
+
+def _of_imported(now: Now) -> list[str]:
+    named = ", ".join(f"boxes.{box.name}: {{}}" for box in now.imported)
+    up = f"pulumi up --stack {now.stack}    (once the stack file has {named}: takes it into the sweep)"
+    return [up, *(f"{forget_command(now.stack, box.urn)}    (leaves {box.name} as it was)" for box in now.imported)]
 
 
 def _orphans_first(now: Now) -> bool:
@@ -440,6 +456,7 @@ ROWS = (
         _without_evidence,
     ),
     Row("boxes beside the state", _orphans_first, lambda now: _of_orphans(now.stack, now.view.unknown)),
+    Row("an imported box that no `up` has taken", lambda now: now.imported, _of_imported, alone=True),
     Row("the end of a box is another's: its host's, or a person's", lambda now: now.handed, _of_handed),
     Row("a teardown, and a given-up box's host does not answer", _silent_in_teardown, _of_silent_in_teardown),
     Row(
@@ -556,16 +573,6 @@ ROWS = (
 """In this order: the first that holds says what to type."""
 
 
-def out_of_refused(stack: str, cells: Mapping[str, str]) -> list[str]:
-    """The ways on for copies that the last `verify` refused (cell → state): a `finish` would refuse them again."""
-    again = [name for name, state in cells.items() if state != "unsupported"]
-    return [
-        f"sweepctl pull --stack {stack} --verify    (copies again what differs, and says what else helps)",
-        *([run_again(stack, again)] if again else []),
-        accept(stack, cells, "takes them as they are"),
-    ]
-
-
 def _of_volumes(snapshot: Snapshot) -> list[str]:
     """What ends the bill of each volume that outlived all boxes. All is verified, or an `up` comes first, which
     may use it again."""
@@ -595,80 +602,6 @@ def _end_of(stack: str, orphan: Stray) -> str:
     # `audit --end` ends what a host lists, so it needs one that answers.
     confirms = "" if orphan.proved else seen_ended(stack, orphan.name or "BOX", orphan.platform)
     return confirms or f"{end}    (gives it up, where that up fails)"
-
-
-def out_of_files(stack: str, cells: Sequence[str]) -> list[str]:
-    """The ways on for cells that ended well and left the wrong files; the cheapest first."""
-    first, up = cells[0], f"pulumi up --stack {stack}"
-    return [
-        f"{up}    (after artifacts names what {first} left: seals it, and trains nothing)",
-        run_again(stack, cells),
-        accept(stack, cells, "to do without"),
-    ]
-
-
-def by_files(snapshot: Snapshot, cells: Iterable[str]) -> list[str]:
-    """Those of these cells that ended well and left the wrong files, by the journals of their boxes."""
-    found = {name: holder.progress(name) for name in cells if (holder := snapshot.holder_of(name)) is not None}
-    return [name for name, one in found.items() if one is not None and one.final and one.failure_class == FILES]
-
-
-def out_of_hung(stack: str, cell: str) -> list[str]:
-    """The ways out for a cell that hangs; both are done by the `pulumi up` that follows."""
-    return [
-        f"sweepctl retry --stack {stack} {cell} && pulumi up --stack {stack}    (ends it, and starts it again)",
-        f'sweepctl drop --stack {stack} {cell} --reason "…" && pulumi up --stack {stack}    (ends it, gives it up)',
-    ]
-
-
-def by_checkpoint(snapshot: Snapshot, cells: Iterable[str]) -> dict[str, str]:
-    """Those of these failed cells that may have failed at a checkpoint which a kill cut, and its path."""
-    found = {name: holder.progress(name) for name in cells if (holder := snapshot.holder_of(name)) is not None}
-    return {name: one.checkpoint for name, one in found.items() if one is not None and one.checkpoint}
-
-
-def out_of_checkpoint(snapshot: Snapshot, found: Mapping[str, str]) -> list[str]:
-    """The ways on for what `by_checkpoint` found; none where that is nothing."""
-    if not found:
-        return []
-    stack, names = snapshot.state.stack, " ".join(list(found)[:MOST_NAMED])
-    first = next(iter(found.values()))
-    retry, up = f"sweepctl retry --stack {stack} {names}", f"pulumi up --stack {stack}"
-    bucket = all((holder := snapshot.holder_of(name)) is not None and has_set_before(holder, name) for name in found)
-    before = [f"{retry} --from set && {up}    (from the set of checkpoints before the newest)"] if bucket else []
-    return [*before, f"{retry} --from start && {up}    (begins at 0: {first} may be cut, and is kept)"]
-
-
-def run_again(stack: str, cells: Sequence[str]) -> str:
-    """The command that trains these cells again, of which a sealed copy is not what it should be."""
-    named = cells[:MOST_NAMED]
-    what = "it" if len(cells) == 1 else "them" if len(cells) == len(named) else f"{len(named)} of {len(cells)}"
-    return f"sweepctl retry --stack {stack} {' '.join(named)} && pulumi up --stack {stack}    (trains {what} again)"
-
-
-def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:
-    """The ways out for the first cell that hangs on these boxes; empty where none does."""
-    name = next((name for box_snapshot in box_snapshots for name in box_snapshot.hung), None)
-    return out_of_hung(stack, name) if name is not None else []
-
-
-def adopt_renamed(host: str) -> list[str]:
-    """The command for a computer that was renamed, if the evidence names another `host`; none for ""."""
-    if not host:
-        return []
-    return [f"sweepctl adopt --renamed-from {host}    (if this computer was that, and was renamed)"]
-
-
-def wakes(stack: str, boxes: Sequence[tuple[BoxEntry, Told | None]]) -> str:
-    """The command that starts boxes which stand still, each with what its platform tells, and what it needs before."""
-    names = ", ".join(box.name for box, _ in boxes)
-    kept = ", ".join(f"boxes.{box.name}.want" for box, _ in boxes if box.want == "stopped")
-    first = f"after {kept} is set to running: " if kept else ""
-    taken = any(told is not None and box.want == "running" for box, told in boxes)
-    more = "; where another customer has its place, a higher `bid` may help" if taken else ""
-    if any(box.when_done == STOP and box.want == "running" for box, _ in boxes):
-        more += "; one that was stopped with nothing left to run: after `when_done: keep`"
-    return f"pulumi up --stack {stack}    ({first}starts {names}, with which cells wait{more})"
 
 
 def _wait_with(box_snapshot: BoxSnapshot, view: SweepView) -> bool:

@@ -52,8 +52,8 @@ from sweepstack.operations.volumes.volumes_now import guarded, holding
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import EngineCall, find_engine
 from sweepstack.status.engine.state import VolumeEntry
-from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.ways_on import first_hung
 
 
 def command(

@@ -44,8 +44,8 @@ from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.sources import Sources, open_sources
 from sweepstack.operations.sweep.target import Target
 from sweepstack.status.boxes import SETUP_WORDS
-from sweepstack.status.next_commands import out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.ways_on import out_of_hung
 
 
 def command(

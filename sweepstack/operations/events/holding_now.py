@@ -20,8 +20,8 @@ from sweepstack.operations.events.event import Event, budget_event, stray
 from sweepstack.status.boxes import stopped_by_us, unexplained_stop
 from sweepstack.status.compose import BoxView, CellView, SweepView
 from sweepstack.status.money import outlook_of
-from sweepstack.status.next_commands import out_of_files, out_of_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.ways_on import out_of_files, out_of_hung
 
 BEFORE_EXPIRY = timedelta(hours=12)
 """So long before it expires an approval is told of; one that holds for less than two days, in its last quarter."""

@@ -232,10 +232,12 @@ def _elsewhere(target: Target, store: EvidenceStore | None) -> Iterator[str]:
 
 
 def _unborn(store: EvidenceStore, boxes: Sequence[BoxEntry], births: Sequence[Birth]) -> Iterator[str]:
-    """A note for each of these boxes that no birth record names."""
+    """A note for each of these boxes that no birth record names. One that was imported has none until it is taken."""
     known = {birth.native_id for birth in births}
     for box in boxes:
-        if box.native_id not in known:
+        if box.imported:
+            yield f"box {box.name} was imported, and no `pulumi up` has taken it: nothing of this sweep runs on it"
+        elif box.native_id not in known:
             yield f"no birth record in {store.shown} names box {box.name}: nothing that it sealed is verified"
 
 

@@ -15,7 +15,7 @@ from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.operations.sweep.target import Target
 from sweepstack.status.engine.call import ExportCall
 from sweepstack.status.engine.state import BoxEntry, Export, StackMissing, StackState, was_ever_up
-from sweepstack.status.next_commands import adopt_renamed
+from sweepstack.status.ways_on import adopt_renamed
 from sweepstack.teardown.refusal import give_up
 
 

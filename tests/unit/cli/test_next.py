@@ -13,7 +13,7 @@ import pytest
 from sweepstack.billing.stray import Stray
 from sweepstack.core.paths import PACKAGE
 from sweepstack.status.lifecycle import PHASES
-from sweepstack.status.next_commands import out_of_files
+from sweepstack.status.ways_on import out_of_files
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 AT_MOST = 3

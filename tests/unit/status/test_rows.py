@@ -80,6 +80,9 @@ PICTURES = {
     "a box is another account's": sweep(box(verdict=Verdict(account_problem="it was rented by another account")), MUTE),
     "its evidence can't be opened": sweep(box(), evidence_problem="it is away"),
     "boxes beside the state": sweep(box(), orphans=(orphan(),)),
+    "an imported box that no `up` has taken": sweep(
+        replace(box(), box=ASKED.box.model_copy(update={"imported": True})), MUTE
+    ),
     "the end of a box is another's: its host's, or a person's": sweep(ASKED),
     "a teardown, and a given-up box's host does not answer": sweep(
         replace(SILENT, verdict=Verdict(allowed=True, way="abandoned")), teardown=TEARDOWN

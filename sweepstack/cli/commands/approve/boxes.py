@@ -35,8 +35,8 @@ from sweepstack.operations.sweep.sources import gives_up, open_sources, usable
 from sweepstack.operations.sweep.target import Target, approval_of
 from sweepstack.profiles.dated_facts import Leaning
 from sweepstack.status.engine.state import STOP
-from sweepstack.status.next_commands import first_hung
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+from sweepstack.status.ways_on import first_hung
 from sweepstack.teardown.abandonment import VERB, alone, record_abandonment, take_back
 from sweepstack.teardown.approval import Given
 from sweepstack.teardown.box_check import BoxEnding, Verdict

@@ -18,7 +18,7 @@ from sweepstack.operations.pull import PullSummary, pull_sweep
 from sweepstack.operations.sweep.egress import prices
 from sweepstack.operations.sweep.roster_diff import rosters
 from sweepstack.operations.sweep.sources import Sources, blocked, gives_up, usable
-from sweepstack.status.next_commands import run_again, wakes
+from sweepstack.status.ways_on import run_again, wakes
 from sweepstack.teardown.refusal import GIVES_UP
 
 LEFT = {

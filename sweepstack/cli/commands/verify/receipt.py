@@ -20,14 +20,7 @@ from sweepstack.operations.sweep.roster_diff import Rosters, rosters
 from sweepstack.operations.sweep.sources import Sources, blocked, usable, way_out
 from sweepstack.operations.sweep.target import approval_of
 from sweepstack.operations.sweep.verify import Reread, compare, forget, launched, verify_sweep
-from sweepstack.status.next_commands import (
-    by_checkpoint,
-    by_files,
-    first_hung,
-    out_of_checkpoint,
-    out_of_files,
-    run_again,
-)
+from sweepstack.status.ways_on import by_checkpoint, by_files, first_hung, out_of_checkpoint, out_of_files, run_again
 from sweepstack.teardown.refusal import accept, sure_first
 
 
