@@ -74,6 +74,12 @@ def test_a_box_rented_by_hand_becomes_one_of_the_sweep(world: World) -> None:
         assert world.rentals() == {native_id}, "nothing was rented, and nothing ended"
     status = stack.sweepctl("status", "--json", timeout=120).json()
     assert [box["native_id"] for box in status["boxes"]] == [native_id]
+    assert "boxes.mine: {}" in status["next"][0], status["next"]
+    (record,) = stack.evidence.rglob("imports/*.json")
+    text = record.read_text()
+    record.write_text("{")  # torn: the state is asked all the same
+    assert_failed(stack.pulumi("preview", timeout=180), "mine: {} below boxes")
+    record.write_text(text)
 
     stack.edit_config(lambda sweep: sweep.update(boxes={"mine": {}}, max_price=9.0))
     shown = ok(stack.pulumi("preview", "--json", timeout=180)).json()
@@ -138,6 +144,7 @@ def test_what_is_not_imported(world: World) -> None:
         "runpod:nothing": "has no box nothing",
         foreign: "does not say where",
         f"vastai:{foreign}": "has no box on vastai",
+        f"runpd:{foreign}": 'did you mean "runpod"',
     }.items():
         said = imported(world, BOX, "mine", asked)
         assert said.rc != 0, str(said)

@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.stray import import_command, not_taken
+from sweepstack.config.find import known_platforms
 from sweepstack.config.stack_config import StackConfig, load_any
 from sweepstack.core.records import BOX_NAME, Birth, Imported
 from sweepstack.core.resources import BoxInputs, BoxState
+from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
@@ -98,6 +100,9 @@ def _plan(op: Operation, named: str) -> Plan:
         raise SweepstackError(f"{config.file} describes volumes, and a box belongs to a sweep")
     plans = resolve_fleet(config, load_profiles(config.candidates)).plans
     found = next((plan for plan in plans if plan.platform == named), None)
+    if found is None and named not in (known := known_platforms()):
+        way = did_you_mean(named, known)
+        raise SweepstackError(f"there is no platform {named}{way} (profiles: {', '.join(known)})")
     if found is None:
         there = ", ".join(plan.platform for plan in plans)
         raise SweepstackError(
@@ -210,10 +215,10 @@ def not_declared(root: Path, stack: str, evidence: Evidence, declared: Collectio
     gone through with. Where the evidence can't be read, the box's delete refuses. Raises SweepstackError where the
     state can't be read."""
     try:
-        hints = evidence.store.records(FOLDER, Imported)
+        hints, torn = evidence.store.readable(FOLDER, Imported)
     except (EvidenceError, OSError):
         return ""
-    if all(one.box in declared for one in hints):
+    if not torn and all(one.box in declared for one in hints):
         return ""
     boxes = [box for box in read_state(stack, root).boxes if box.imported]
     for hint in hints if up else ():

@@ -236,7 +236,7 @@ TORN = {
 }
 
 
-@pytest.mark.parametrize("command", ["up", "destroy", "refresh"])
+@pytest.mark.parametrize("command", ["up", "destroy", "refresh", "import"])
 @pytest.mark.parametrize("how", TORN)
 def test_a_file_that_is_no_yaml_is_our_error(checkout: Checkout, tmp_path: Path, how: str, command: str) -> None:
     _project(checkout, tmp_path, TORN[how])
