@@ -136,7 +136,7 @@ def destroys(engine: int) -> bool:
     try:
         words = Path(f"/proc/{engine}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
-        asked = ["ps", "-o", "args=", "-p", str(engine)]
+        asked = ["ps", "-ww", "-o", "args=", "-p", str(engine)]  # without -ww it cuts a line at 80 columns
         try:
             words = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.split()
         except (OSError, subprocess.SubprocessError):

@@ -23,7 +23,8 @@ def test_a_destroy_is_known_by_the_engine_s_own_words(
 ) -> None:
     if by == "ps":
         monkeypatch.setattr(session, "Path", lambda _: Path("/no/such/folder"))
-    engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words])
+    before = "x" * 300  # a checkout in a long path, too
+    engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", before, *words])
     try:
         time.sleep(0.2)  # until it is no copy of this process any more
         assert destroys.__wrapped__(engine.pid) is is_one
