@@ -1,0 +1,394 @@
+"""All requests to the API server, by the official client. It decides nothing.
+
+Objects are plain dicts in the API's own spelling: what is applied, read and shown is the same text. A read is sent
+again when the network or the server fails. A write is sent once; when its answer is lost it raises OutcomeUnknown.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, completed
+from sweepstack.onbox.common.dataclass import dataclass, field
+from sweepstack.onbox.common.errors import (
+    ConfigError,
+    NotAuthorized,
+    OutcomeUnknown,
+    RequestRefused,
+    Unreachable,
+    WrongAccount,
+)
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+MANAGER = "sweepstack"
+"""Our field manager."""
+CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 30.0
+LOOKS = (0.5, 1.0, 2.0)
+"""Seconds between the tries of a read that got no answer."""
+PAGE = 500
+"""Objects in one answer to a list."""
+_OF: dict[str, tuple[str, str, bool]] = {
+    "pvc": ("/api/v1", "persistentvolumeclaims", True),
+    "pod": ("/api/v1", "pods", True),
+    "event": ("/api/v1", "events", True),
+    "serviceaccount": ("/api/v1", "serviceaccounts", True),
+    "quota": ("/api/v1", "resourcequotas", True),
+    "job": ("/apis/batch/v1", "jobs", True),
+    "pv": ("/api/v1", "persistentvolumes", False),
+    "node": ("/api/v1", "nodes", False),
+    "namespace": ("/api/v1", "namespaces", False),
+    "storageclass": ("/apis/storage.k8s.io/v1", "storageclasses", False),
+    "priorityclass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
+    "policy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
+    "policybinding": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
+    "localqueue": ("/apis/kueue.x-k8s.io/v1beta1", "localqueues", True),
+    "access": ("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", False),
+}
+"""Kind, as our code calls it → the API's group, its name there, whether it lies in a namespace."""
+
+
+Object = dict[str, Any]
+Objects = list[Object]
+
+
+class Exists(RequestRefused):
+    """An object of this name is there already: nothing was made."""
+
+
+class Conflict(RequestRefused):
+    """The object was changed meanwhile, or another manager owns a field: nothing was changed."""
+
+
+@dataclass(frozen=True)
+class ExecFacts:
+    """What a process needs to open a stream to a pod by itself. `path`: of the pod, below `host`. `headers` hold the
+    user's token: never in an argument. `ca`, `cert`, `key`: files, "" for none; `verify`: false only where the person's
+    kubeconfig says so."""
+
+    host: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    verify: bool = True
+    server_name: str = ""
+    proxy: str = ""
+
+
+class Cluster:
+    """The API server behind one address, as the person's kubeconfig reaches it. Cheap to make; connects when it is
+    first asked. Threads may share it."""
+
+    def __init__(self, address: Address) -> None:
+        self._asked = address
+        self._lock = threading.Lock()
+        self._client: ApiClient | None = None
+        self._whole: Address | None = address if address.whole else None
+        self._account = ""
+
+    @property
+    def address(self) -> Address:
+        """Both parts. Reads the kubeconfig where one is left to it. Raises ConfigError."""
+        if self._whole is None:
+            self._whole = completed(self._asked)
+        return self._whole
+
+    @property
+    def namespace(self) -> str:
+        return self.address.namespace
+
+    def __str__(self) -> str:
+        return f"the namespace {self.address.namespace} of the cluster {self.address.context}"
+
+    # -- whose it is
+
+    def account(self) -> str:
+        """`UID/NAMESPACE`: the namespace's own id, which no other cluster has. Asked once. Raises Unreachable, also
+        where there is no such namespace: that is no proof of anything; NotAuthorized."""
+        if not self._account:
+            found = self.get("namespace", self.namespace)
+            if found is None:
+                raise Unreachable(
+                    f"the cluster {self.address.context} has no namespace {self.namespace}: make it (kubectl create "
+                    f"namespace {self.namespace}), or write another overrides.kubernetes.namespace"
+                )
+            self._account = f"{found['metadata']['uid']}/{self.namespace}"
+        return self._account
+
+    def require(self, account: str) -> None:
+        """Returns when `account` is this namespace's. Raises WrongAccount, Unreachable."""
+        if account and account != (here := self.account()):
+            raise WrongAccount(
+                f"{self} is the account {here}, and the box is of {account}: another cluster, or a namespace that was "
+                "made again. Next: write overrides.kubernetes as it was, or set KUBECONFIG to that cluster's"
+            )
+
+    # -- objects
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """The object; None when the server says that there is none of this name."""
+        status, said = self._read(self._path(kind, name))
+        return None if status == 404 else said
+
+    def list(self, kind: str, labels: str = "", fields: str = "") -> Objects:
+        """All objects that have these labels, and these fields. Raises Unreachable unless all of them came."""
+        found: Objects = []
+        more = ""
+        for _ in range(1000):
+            asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": more}
+            status, said = self._read(self._path(kind), {key: value for key, value in asked.items() if value})
+            if status in (404, 410):
+                raise Unreachable(f"{self._path(kind)}: {_words(said)}")
+            found += said.get("items") or []
+            more = str(said.get("metadata", {}).get("continue") or "")
+            if not more:
+                return found
+        raise Unreachable(f"{self._path(kind)} has no end")
+
+    def create(self, kind: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+        """Makes it. Raises Exists; RequestRefused with the server's words; OutcomeUnknown."""
+        query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **_dry(dry_run)}
+        return self._made(self._write("POST", self._path(kind), body, query))
+
+    def apply(self, kind: str, name: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+        """Server-side apply: idempotent; what another manager owns is not overwritten, but told. Raises Conflict,
+        RequestRefused, OutcomeUnknown."""
+        query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **_dry(dry_run)}
+        return self._made(self._write("PATCH", self._path(kind, name), body, query, "application/apply-patch+yaml"))
+
+    def patch(self, kind: str, name: str, body: Mapping[str, Any]) -> Object | None:
+        """A merge patch; with `metadata.resourceVersion` only of that very version. None where it is gone. Raises
+        Conflict, RequestRefused, OutcomeUnknown."""
+        query = {"fieldManager": MANAGER}
+        return self._write("PATCH", self._path(kind, name), body, query, "application/merge-patch+json", gone=True)
+
+    def delete(
+        self, kind: str, name: str, *, uid: str = "", grace: int | None = None, propagation: str = "Foreground"
+    ) -> None:
+        """Asks for its end, which may come later. Idempotent: one that is gone, or has another `uid`, is a success."""
+        body: dict[str, Any] = {"propagationPolicy": propagation}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self._write("DELETE", self._path(kind, name), body, {}, gone=True)
+        except Conflict:
+            if not uid:
+                raise
+
+    def may(self, verb: str, kind: str, *, subresource: str = "", name: str = "") -> bool:
+        """Whether this user may do that here, as the server says. Reads only."""
+        group, resource, inside = _OF[kind]
+        attributes = {
+            "verb": verb,
+            "group": group.split("/")[2] if group.startswith("/apis/") else "",
+            "resource": resource,
+            "subresource": subresource,
+            "name": name,
+            **({"namespace": self.namespace} if inside else {}),
+        }
+        body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body["spec"] = {"resourceAttributes": attributes}
+        said = self._made(self._write("POST", self._path("access"), body, {}))
+        return bool((said.get("status") or {}).get("allowed"))
+
+    def logs(self, pod: str, *, tail: int = 200, previous: bool = False) -> str:
+        """The last lines that a pod's container wrote; "" where the server has none."""
+        query = {"tailLines": str(tail), **({"previous": "true"} if previous else {})}
+        status, _, data = self._ask("GET", f"{self._path('pod', pod)}/log", query)
+        return data.decode("utf-8", "replace") if status == 200 else ""
+
+    def events(self, name: str) -> Objects:
+        """What was told of the object of this name, oldest first."""
+        found = self.list("event", fields=f"involvedObject.name={name}")
+        return sorted(found, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+
+    def exec_facts(self, pod: str) -> ExecFacts:
+        """How another process opens a stream to a pod. Asks for a new token where the old one is over."""
+        client = self._connected()
+        config = client.configuration
+        headers: dict[str, str] = {}
+        client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
+        return ExecFacts(
+            host=str(config.host),
+            path=self._path("pod", pod),
+            headers={str(name): str(value) for name, value in headers.items()},
+            ca=str(config.ssl_ca_cert or ""),
+            cert=str(config.cert_file or ""),
+            key=str(config.key_file or ""),
+            verify=bool(config.verify_ssl),
+            server_name=str(config.tls_server_name or ""),
+            proxy=str(config.proxy or ""),
+        )
+
+    # -- requests
+
+    def _path(self, kind: str, name: str = "") -> str:
+        group, resource, inside = _OF[kind]
+        where = f"{group}/namespaces/{quote(self.namespace)}/{resource}" if inside else f"{group}/{resource}"
+        return f"{where}/{quote(name)}" if name else where
+
+    def _read(self, path: str, query: Mapping[str, str] | None = None) -> tuple[int, Object]:
+        problem: Unreachable | None = None
+        for pause in (*LOOKS, None):
+            try:
+                status, reason, data = self._ask("GET", path, query or {})
+                said = _parsed(data)
+                if status >= 500 or status == 429:
+                    raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
+                if status in (401, 403):
+                    raise NotAuthorized(f"{self._who()}: {_words(said) or reason}")
+                if status >= 400 and status not in (404, 410):
+                    raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
+                return status, said
+            except Unreachable as error:
+                problem = error
+                if pause is not None:
+                    time.sleep(pause)
+        assert problem is not None
+        raise problem
+
+    def _write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        query: Mapping[str, str],
+        content: str = "application/json",
+        *,
+        gone: bool = False,
+    ) -> Object | None:
+        status, reason, data = self._ask(method, path, query, body, content)
+        try:
+            said = _parsed(data)
+        except Unreachable as error:
+            raise OutcomeUnknown(f"{self._who()}: {method} {path}: {error}") from error
+        if status < 300:
+            return said
+        words = _words(said) or reason
+        if status == 404 and gone:
+            return None
+        if status == 401:
+            raise NotAuthorized(f"{self._who()}: {words}")
+        if status == 409:
+            raise (Exists if said.get("reason") == "AlreadyExists" else Conflict)(f"{self._who()}: {words}")
+        if status >= 500 and status != 503:
+            raise OutcomeUnknown(f"{self._who()}: {method} {path} was answered by {status}: {words}")
+        if status == 429 or status == 503:
+            raise Unreachable(f"{self._who()} answers {status}: {words}")
+        raise RequestRefused(f"{self._who()}: {words}")
+
+    @staticmethod
+    def _made(said: Object | None) -> Object:
+        assert said is not None  # only what may be gone already has no answer
+        return said
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+    ) -> tuple[int, str, bytes]:
+        """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown."""
+        status, reason, data = self._sent(method, path, query, body, content)
+        if status == 401:  # a token that was changed in its file, say: what was asked was not done
+            with self._lock:
+                self._client = None
+            status, reason, data = self._sent(method, path, query, body, content)
+        return status, reason, data
+
+    def _sent(
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
+    ) -> tuple[int, str, bytes]:
+        import urllib3.exceptions as lost
+
+        client = self._connected()
+        headers = {"Accept": "application/json", **({"Content-Type": content} if body is not None else {})}
+        try:
+            asked = client.param_serialize(
+                method, path, query_params=list(query.items()), header_params=headers, body=body,
+                auth_settings=["BearerToken"],
+            )  # fmt: skip
+            answer = client.call_api(*asked, _request_timeout=(CONNECT_SECONDS, ANSWER_SECONDS))
+            data = answer.read()
+        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.SSLError, lost.ProxyError) as error:
+            raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
+        except (lost.HTTPError, OSError) as error:
+            if method == "GET":
+                raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
+            raise OutcomeUnknown(
+                f"{self._who()}: the answer to {method} {path} was lost: {_line(str(error))}"
+            ) from error
+        return int(answer.status), str(answer.reason or ""), bytes(data or b"")
+
+    def _connected(self) -> ApiClient:
+        """The client of this context. Raises ConfigError."""
+        with self._lock:
+            if self._client is None:
+                from kubernetes.client import Configuration
+                from kubernetes.config import ConfigException, new_client_from_config
+
+                try:
+                    configured = Configuration()
+                    configured.retries = False
+                    self._client = new_client_from_config(
+                        context=self.address.context, client_configuration=configured, persist_config=False
+                    )
+                except ConfigException as error:
+                    raise ConfigError(f"{NO_CONFIG} ({_line(str(error))})") from error
+            return self._client
+
+    def _who(self) -> str:
+        return f"the cluster {self.address.context}"
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _parsed(data: bytes) -> Object:
+    if not data:
+        return {}
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise Unreachable(f"what answers is no API server: {_line(data[:200].decode('utf-8', 'replace'))}") from error
+    if not isinstance(said, dict):
+        raise Unreachable("what answers is no API server")
+    return said
+
+
+def _words(said: Mapping[str, Any]) -> str:
+    """What a Status says, in one line."""
+    return _line(str(said.get("message") or ""))
+
+
+def labels_of(native_id: str, **more: str) -> str:
+    """The selector of a box's objects."""
+    return ",".join([f"{BOX}={native_id}", *(f"{PREFIX}{key}={value}" for key, value in more.items())])
+
+
+PREFIX = "sweepstack.dev/"
+BOX = f"{PREFIX}box"
+MANAGED = "app.kubernetes.io/managed-by"
+
+
+def marks_of(body: Mapping[str, Any]) -> dict[str, str]:
+    """Its annotations of ours, without the prefix."""
+    found = (body.get("metadata") or {}).get("annotations") or {}
+    return {name[len(PREFIX) :]: str(value) for name, value in found.items() if name.startswith(PREFIX)}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

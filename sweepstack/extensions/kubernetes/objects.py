@@ -1,0 +1,94 @@
+"""The objects of a box, as they are applied and read. Pure.
+
+A box is a PersistentVolumeClaim, on which all of it lies, and what mounts it: the Jobs of its workers, and a pod that
+reads it while no worker runs. The claim's annotations are the box's record. All of them carry its id as a label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, marks_of
+from sweepstack.onbox.common.units import parse_size
+from sweepstack.onbox.host.platform import BoxRequest
+
+HOLD = f"{PREFIX}hold"
+"""Our finalizer on claims and Jobs: only a cleared end takes it away."""
+ROLE = f"{PREFIX}role"
+ROOT, HOME = "/sweepstack/box", "/sweepstack/home"
+"""On the claim, which pods mount at /sweepstack: the box, and the login's home."""
+MOUNT = "/sweepstack"
+TAG, NAME, MADE, PRICE = "tag", "name", "created-at", "price-per-hour"
+READY, POWER, ENDING, PODS = "ready-at", "power", "ending-at", "pods"
+"""Annotations: when the box was first reached; `stopped` or `stopping`; when a destroy began; what its pods are like."""
+DISK = "10GB"
+"""The claim's size where `resources.disk` names none."""
+
+
+def native_id_of(tag: str) -> str:
+    """A box's id, which its tag alone decides: the server itself refuses a second one."""
+    return f"k8s-{hashlib.sha256(tag.encode()).hexdigest()[:16]}"
+
+
+def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> Object:
+    """The claim of a new box. `pods`: what its pods are like. `storage_class`: "" for the cluster's default."""
+    native_id = native_id_of(request.tag)
+    bytes_ = parse_size(str(request.resources.get("disk") or DISK)).bytes
+    price = "" if request.price_per_hour is None else repr(request.price_per_hour)
+    marks = {
+        TAG: request.tag,
+        NAME: request.name,
+        MADE: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        PRICE: price,
+        PODS: json.dumps(dict(pods), sort_keys=True),
+    }
+    spec: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": str(bytes_)}},
+    }
+    if storage_class:
+        spec["storageClassName"] = storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": native_id,
+            "labels": {BOX: native_id, MANAGED: MANAGER},
+            "annotations": {f"{PREFIX}{key}": value for key, value in marks.items() if value},
+            "finalizers": [HOLD],
+        },
+        "spec": spec,
+    }
+
+
+def mark(**marks: str | None) -> Object:
+    """A merge patch that sets annotations of ours; None takes one away."""
+    return {"metadata": {"annotations": {f"{PREFIX}{key.replace('_', '-')}": value for key, value in marks.items()}}}
+
+
+def pods_of(pvc: Object) -> dict[str, Any]:
+    """What the pods of a box are like, as its claim has it; empty where that can't be read."""
+    try:
+        found = json.loads(marks_of(pvc).get(PODS, "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def without(finalizer: str, body: Object) -> Object | None:
+    """A patch that takes this finalizer away, of just this version of the object; None where it has none."""
+    metadata = body["metadata"]
+    found = list(metadata.get("finalizers") or ())
+    if finalizer not in found:
+        return None
+    kept = [one for one in found if one != finalizer]
+    return {"metadata": {"finalizers": kept or None, "resourceVersion": metadata["resourceVersion"]}}
+
+
+def deleted(body: Object) -> bool:
+    """Whether its delete was asked for: it is Terminating."""
+    return bool(body["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,149 @@
+"""Clusters that run Kubernetes: a box is a claim of storage, and the Jobs whose pods are the workers of one queue.
+
+Everything is asked of the API server, as the person's kubeconfig reaches it. Inputs and state name the adapter with its
+namespace and context, `kubernetes:NAMESPACE/CONTEXT`. The account is the namespace's own id: what a cluster lacks
+proves nothing where that is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sweepstack.core.box_end import Moves
+from sweepstack.extensions.kubernetes import create, objects, power, states
+from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
+from sweepstack.extensions.kubernetes.api import MANAGED, MANAGER, Cluster, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, POWER, TAG
+from sweepstack.onbox.common.errors import ConfigError, PlatformError, Unreachable, Unsupported
+from sweepstack.onbox.host.capabilities import CanStop, IsCluster
+from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
+
+if TYPE_CHECKING:
+    from sweepstack.onbox.agent.channel import Channel
+
+
+def connect() -> KubernetesPlatform:
+    """The platform without a cluster: it lists nothing, and every other method raises ConfigError."""
+    return KubernetesPlatform(None)
+
+
+def connect_to(address: str, moves: Moves | None = None) -> KubernetesPlatform:
+    """The platform of one namespace, `NAMESPACE/CONTEXT`. Does not connect yet. Raises ConfigError."""
+    return KubernetesPlatform(Address.parse(address))
+
+
+def spelled(address: str, known: str = "") -> str:
+    """See `sweepstack.platforms.registry.spelled`. `known`: what the state has, which counts for what the person leaves
+    out: another current context moves no box."""
+    asked = Address.parse(address)
+    if known:
+        kept = Address.parse(known)
+        asked = Address(asked.namespace or kept.namespace, asked.context or kept.context)
+    return str(completed(asked))
+
+
+def prove_same(address: str, former: str, native_id: str, account: str, host_keys: Sequence[str] | None) -> None:
+    """See `sweepstack.platforms.registry.prove_same`: by the namespace's own id."""
+    Cluster(Address.parse(address)).require(account)
+
+
+class KubernetesPlatform(CanStop, IsCluster):
+    """See `sweepstack.onbox.host.platform.Platform`."""
+
+    sees_all: ClassVar[bool] = True
+
+    def __init__(self, address: Address | None) -> None:
+        self.address = address
+        self.name = f"{ADAPTER}:{address}" if address else ADAPTER
+        self._cluster = Cluster(address) if address else None
+
+    @property
+    def cluster(self) -> Cluster:
+        """Raises ConfigError without an address."""
+        if self._cluster is None:
+            raise ConfigError("a cluster has an address: kubernetes:NAMESPACE/CONTEXT")
+        return self._cluster
+
+    def account(self) -> str:
+        return self.cluster.account()
+
+    def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
+        self.cluster.require(account)
+        native_id = objects.native_id_of(tag)
+        pvc = self.cluster.get("pvc", native_id)
+        if pvc is None:
+            found = states.gone(self.cluster, native_id)
+            return None if found.phase is Phase.GONE else found
+        if marks_of(pvc).get(TAG) != tag:
+            raise Unreachable(
+                f"the claim {native_id} in {self.cluster} has another tag: it is not ours, or was changed"
+            )
+        return states.record(self.cluster, pvc)
+
+    def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
+        return create.create(self.cluster, request, wait, self._reach)
+
+    def get(self, native_id: str, account: str) -> BoxRecord:
+        self.cluster.require(account)
+        pvc = self.cluster.get("pvc", native_id)
+        return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc)
+
+    def destroy(self, native_id: str, account: str) -> None:
+        self.cluster.require(account)
+        power.destroy(self.cluster, native_id)
+
+    def stop(self, native_id: str, account: str) -> None:
+        self.cluster.require(account)
+        power.stop(self.cluster, native_id)
+
+    def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
+        self.cluster.require(account)
+        return power.start(self.cluster, native_id)
+
+    def list_tagged(self, prefix: str) -> list[BoxRecord]:
+        if self._cluster is None:
+            return []
+        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER}")
+        return [states.record(self.cluster, pvc) for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
+
+    def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
+        from sweepstack.extensions.kubernetes import workers
+
+        return workers.refusals(self.cluster, scheduler)
+
+    def power_off(self, native_id: str, account: str, command: str) -> None:
+        raise Unsupported("a cluster is not shut down by a command of one box: end its node pool where it was rented")
+
+    def who_answers(self) -> list[str]:
+        try:
+            return [self.cluster.account()]
+        except Unreachable as error:
+            raise Unreachable(f"nothing answers for it: {error}") from error
+
+    def pinned(self) -> list[str]:
+        return []
+
+    def channel(self, native_id: str, account: str) -> Channel:
+        from sweepstack.extensions.kubernetes.channel import PodChannel
+
+        self.cluster.require(account)
+        return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id))
+
+    def _closed(self, native_id: str) -> str:
+        """Why nothing may be started on the box now; "" when it may, or when the cluster can't be asked."""
+        try:
+            pvc = self.cluster.get("pvc", native_id)
+        except PlatformError:
+            return ""
+        if pvc is None:
+            return "is gone: nothing is started on it any more"
+        marks = marks_of(pvc)
+        if ENDING in marks:
+            return "is being destroyed: nothing is started on it any more"
+        return f"is {marks[POWER]}: nothing runs on it until it is started again" if POWER in marks else ""
+
+    def _reach(self, native_id: str, wait: Wait) -> None:
+        from sweepstack.extensions.kubernetes.channel import PodChannel
+
+        PodChannel(self.cluster, native_id, self.cluster.account(), wait=wait).prepare()

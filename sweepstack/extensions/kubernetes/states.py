@@ -1,0 +1,80 @@
+"""What the cluster says of a box, as our records."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sweepstack.extensions.kubernetes import objects
+from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
+from sweepstack.onbox.host.platform import BoxRecord, Phase
+
+DELETED = (
+    "its claim was deleted by hand, and only our hold keeps it: no new pod can mount it. Nothing of it is lost yet. "
+    "Next: pull and verify while a pod of it runs"
+)
+
+
+def record(cluster: Cluster, pvc: Object) -> BoxRecord:
+    """The box of this claim. Raises Unreachable."""
+    marks = marks_of(pvc)
+    phase, note = _phase(pvc, marks)
+    name = str(pvc["metadata"]["name"])
+    return BoxRecord(
+        native_id=name,
+        tag=marks.get(TAG, ""),
+        account=cluster.account(),
+        phase=phase,
+        price_per_hour=_number(marks.get(PRICE, "")),
+        created_at=_moment(marks.get(MADE, "")),
+        location=f"the claim {name} in {cluster}",
+        note=note,
+        started_at=_moment(marks.get(READY, "")),
+    )
+
+
+def gone(cluster: Cluster, native_id: str) -> BoxRecord:
+    """The record of a box that has no claim: gone once nothing is left that carries its id; else it is ending. Raises
+    Unreachable."""
+    here = cluster.account()  # the namespace itself is there: else nothing that it lacks proves anything
+    if left := left_of(cluster, native_id):
+        return BoxRecord(
+            native_id, "", here, Phase.ENDING, None, None, f"{cluster}", f"its claim is gone; left: {', '.join(left)}"
+        )
+    return BoxRecord(native_id, "", here, Phase.GONE, None, None, f"{cluster}", "no object of the cluster has its id")
+
+
+def left_of(cluster: Cluster, native_id: str) -> list[str]:
+    """The Jobs and pods of a box that are there, in words. Raises Unreachable."""
+    return [
+        f"{kind} {one['metadata']['name']}"
+        for kind in ("job", "pod")
+        for one in cluster.list(kind, labels_of(native_id))
+    ]
+
+
+def _phase(pvc: Object, marks: dict[str, str]) -> tuple[Phase, str]:
+    if ENDING in marks:
+        return Phase.ENDING, ""
+    note = DELETED if objects.deleted(pvc) else ""
+    if marks.get(POWER) == "stopping":
+        return Phase.STOPPING, note
+    if marks.get(POWER) == "stopped":
+        return Phase.STOPPED, note
+    if (pvc.get("status") or {}).get("phase") == "Lost":
+        return Phase.FAILED, "its volume is lost: the cluster has no volume of its claim any more"
+    return (Phase.RUNNING, note) if READY in marks or note else (Phase.CREATING, note)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    except ValueError:
+        return None
