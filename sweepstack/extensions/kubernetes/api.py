@@ -101,6 +101,10 @@ class Cluster:
             self._whole = completed(self._asked)
         return self._whole
 
+    def beside(self, namespace: str) -> Cluster:
+        """Another namespace of the same cluster."""
+        return Cluster(Address(namespace, self.address.context))
+
     @property
     def namespace(self) -> str:
         return self.address.namespace
@@ -351,6 +355,26 @@ class Cluster:
 
     def _who(self) -> str:
         return f"the cluster {self.address.context}"
+
+
+def let_go(cluster: Cluster, kind: str, name: str, finalizer: str) -> None:
+    """Takes this finalizer from an object, which others may be changing. Idempotent. Raises Conflict where they never
+    stop."""
+    for last in (False, False, False, False, True):
+        body = cluster.get(kind, name)
+        metadata = body["metadata"] if body is not None else {}
+        found = list(metadata.get("finalizers") or ())
+        if finalizer not in found:
+            return
+        left = [one for one in found if one != finalizer] or None
+        try:
+            cluster.patch(
+                kind, name, {"metadata": {"finalizers": left, "resourceVersion": metadata["resourceVersion"]}}
+            )
+            return
+        except Conflict:
+            if last:
+                raise
 
 
 def _dry(dry_run: bool) -> dict[str, str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.extensions.kubernetes import objects, states
+from sweepstack.extensions.kubernetes import gate, objects, states
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import READY, TAG
 from sweepstack.onbox.common.errors import (
@@ -36,6 +35,8 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
             raise NotYetGone(f"the box of {request.tag} is ending still: {', '.join(left)}")
         pvc = _made(cluster, request, native_id)
         wait.progress(f"{request.name}: made the claim {native_id} in {cluster}")
+        if said := gate.install(cluster):
+            wait.progress(f"{request.name}: {said}")
     elif marks_of(pvc).get(TAG) != request.tag:
         raise RequestRefused(
             f"{cluster} has a claim {native_id} that is not ours: it has another tag. Nothing was made, and it is left "
@@ -48,7 +49,7 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
         return found
     try:
         reach(native_id, wait)
-        cluster.patch("pvc", native_id, objects.mark(ready_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")))
+        cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")

@@ -42,7 +42,7 @@ def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> O
     marks = {
         TAG: request.tag,
         NAME: request.name,
-        MADE: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        MADE: now(),
         PRICE: price,
         PODS: json.dumps(dict(pods), sort_keys=True),
     }
@@ -79,16 +79,11 @@ def pods_of(pvc: Object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def without(finalizer: str, body: Object) -> Object | None:
-    """A patch that takes this finalizer away, of just this version of the object; None where it has none."""
-    metadata = body["metadata"]
-    found = list(metadata.get("finalizers") or ())
-    if finalizer not in found:
-        return None
-    kept = [one for one in found if one != finalizer]
-    return {"metadata": {"finalizers": kept or None, "resourceVersion": metadata["resourceVersion"]}}
-
-
 def deleted(body: Object) -> bool:
     """Whether its delete was asked for: it is Terminating."""
     return bool(body["metadata"].get("deletionTimestamp"))
+
+
+def now() -> str:
+    """This moment, as our annotations have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

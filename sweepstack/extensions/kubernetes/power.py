@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from datetime import UTC, datetime
 
-from sweepstack.extensions.kubernetes import objects, states, workers
-from sweepstack.extensions.kubernetes.api import Cluster, Conflict, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes import kept, objects, states, workers
+from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError
 from sweepstack.onbox.host.platform import BoxRecord
@@ -16,7 +14,6 @@ END_SECONDS = 150.0
 """For so long a stop or a destroy waits for its pods; then its caller calls again."""
 POLL_SECONDS = 0.5
 READER_GRACE = 1
-TRIES = 5
 
 
 def stop(cluster: Cluster, native_id: str) -> None:
@@ -47,19 +44,18 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     pvc = cluster.get("pvc", native_id)
     ends = time.monotonic() + END_SECONDS
     if pvc is not None and ENDING not in marks_of(pvc):
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        cluster.patch("pvc", native_id, objects.mark(ending_at=now))
+        cluster.patch("pvc", native_id, objects.mark(ending_at=objects.now()))
     if pvc is not None or states.left_of(cluster, native_id):
         workers.end_all(cluster, native_id, cluster.account(), END_SECONDS)
         for pod in cluster.list("pod", labels_of(native_id, role="reader")):
             cluster.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=READER_GRACE)
     for job in cluster.list("job", labels_of(native_id)):
-        _let_go(cluster, "job", job)
+        let_go(cluster, "job", job["metadata"]["name"], HOLD)
         cluster.delete("job", job["metadata"]["name"], uid=job["metadata"]["uid"], propagation="Background")
     if pvc is not None:
+        kept.let_go(cluster, native_id)
         cluster.delete("pvc", native_id, uid=pvc["metadata"]["uid"])
-        if (now_there := cluster.get("pvc", native_id)) is not None:
-            _let_go(cluster, "pvc", now_there)
+        let_go(cluster, "pvc", native_id, HOLD)
     while True:
         left = states.left_of(cluster, native_id)
         if cluster.get("pvc", native_id) is not None:
@@ -78,19 +74,3 @@ def _there(cluster: Cluster, native_id: str) -> Object:
     if ENDING in marks_of(pvc):
         raise PlatformError(f"the box {native_id} is being destroyed")
     return pvc
-
-
-def _let_go(cluster: Cluster, kind: str, body: Object) -> None:
-    """Takes our hold away, of an object that others may be changing."""
-    for _ in range(TRIES):
-        patch = objects.without(HOLD, body)
-        if patch is None:
-            return
-        with contextlib.suppress(Conflict):
-            cluster.patch(kind, body["metadata"]["name"], patch)
-            return
-        found = cluster.get(kind, body["metadata"]["name"])
-        if found is None:
-            return
-        body = found
-    raise NotYetGone(f"{kind} {body['metadata']['name']} is changed all the time by others: the same command again")

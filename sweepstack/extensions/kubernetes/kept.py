@@ -1,0 +1,150 @@
+"""Makes a box readable again whose claim, or whose namespace, was deleted by hand.
+
+Our finalizer holds the claim, but no new pod may mount one that is Terminating, and a namespace that is Terminating takes
+no new object. So the volume behind it is kept (`Retain`) and bound to a claim of another name: in the same namespace, or
+where that ends, in `KEPT`. The old claim stays as it is: it is the box's record.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sweepstack.extensions.kubernetes import objects
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Cluster, Exists, Object
+from sweepstack.extensions.kubernetes.api import let_go as let_go_of
+from sweepstack.extensions.kubernetes.objects import HOLD
+from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+
+KEPT = "sweepstack-kept"
+"""The namespace of what lay in one that ends."""
+RECLAIM = "reclaim"
+"""Annotation of a volume: what its reclaim policy was before."""
+BIND_SECONDS = 60.0
+POLL_SECONDS = 0.5
+
+
+def name_of(native_id: str) -> str:
+    """The claim that takes the volume over."""
+    return f"{native_id}-kept"
+
+
+def ends(cluster: Cluster) -> bool:
+    """Whether the namespace itself was deleted. Raises Unreachable."""
+    found = cluster.get("namespace", cluster.namespace)
+    return found is not None and objects.deleted(found)
+
+
+def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, str]:
+    """Where a new pod can mount the box: the cluster's namespace and the claim's name. Of one that was not deleted, its
+    own. Else the volume is bound anew, which blocks for a minute at most; idempotent: a call after a crash goes on.
+
+    Raises Unreachable with what is missing: the right to change volumes, or a volume."""
+    if not objects.deleted(pvc):
+        return cluster, native_id
+    volume = str((pvc.get("spec") or {}).get("volumeName") or "")
+    if not volume:
+        raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")
+    if not cluster.may("patch", "pv"):
+        raise Unreachable(
+            f"the claim {native_id} was deleted by hand and is held, and no pod of it runs. To read it its volume {volume} "
+            "has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the same "
+            "command by a user who may"
+        )
+    there = cluster.beside(KEPT) if ends(cluster) else cluster
+    name = name_of(native_id)
+    found = there.get("pvc", name)
+    if found is None:
+        pv = cluster.get("pv", volume)
+        if pv is None:
+            raise Unreachable(f"the volume {volume} of the claim {native_id} is gone")
+        if there is not cluster:
+            _namespace(there)
+        _released(cluster, pv, there.namespace, name)
+        _claimed(there, name, native_id, pv, pvc)
+    _bound(there, name)
+    return there, name
+
+
+def let_go(cluster: Cluster, native_id: str) -> None:
+    """Ends the claims that were made to read a box: each gives its volume the reclaim policy back that it had. For a
+    destroy, after the pods are gone. Idempotent. Raises Unreachable."""
+    for there in (cluster, cluster.beside(KEPT)):
+        pvc = there.get("pvc", name_of(native_id))
+        if pvc is None:
+            continue
+        pv = cluster.get("pv", str((pvc.get("spec") or {}).get("volumeName") or "-"))
+        before = str((pv or {"metadata": {}})["metadata"].get("annotations", {}).get(f"{PREFIX}{RECLAIM}") or "")
+        if pv is not None and before:
+            cluster.patch("pv", pv["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": before}})
+        there.patch("pvc", name_of(native_id), objects.mark(ending_at=objects.now()))
+        there.delete("pvc", name_of(native_id), uid=pvc["metadata"]["uid"])
+        let_go_of(there, "pvc", name_of(native_id), HOLD)
+
+
+def _namespace(there: Cluster) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": there.namespace, "labels": {MANAGED: MANAGER}},
+    }
+    try:
+        there.create("namespace", body)
+    except Exists:
+        return
+    except RequestRefused as error:
+        raise Unreachable(
+            f"the box's namespace ends, and another one is needed to read its volume: {error}. Next: kubectl create "
+            f"namespace {there.namespace}, by a user who may"
+        ) from error
+
+
+def _released(cluster: Cluster, pv: Object, namespace: str, name: str) -> None:
+    """Keeps the volume whatever becomes of its claim, and reserves it for the new one."""
+    spec = pv["spec"]
+    marks = pv["metadata"].get("annotations") or {}
+    was = str(marks.get(f"{PREFIX}{RECLAIM}") or spec.get("persistentVolumeReclaimPolicy") or "Retain")
+    patch = objects.mark(reclaim=was)
+    patch["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
+    cluster.patch("pv", pv["metadata"]["name"], patch)
+    reserved = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
+    cluster.patch("pv", pv["metadata"]["name"], {"spec": {"claimRef": reserved}})
+
+
+def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Object) -> None:
+    spec = pv["spec"]
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "labels": {BOX: native_id, MANAGED: MANAGER, objects.ROLE: "kept"},
+            "annotations": {
+                key: value
+                for key, value in (former["metadata"].get("annotations") or {}).items()
+                if key.startswith(PREFIX)
+            },
+            "finalizers": [HOLD],
+        },
+        "spec": {
+            "accessModes": spec["accessModes"],
+            "resources": {"requests": {"storage": spec["capacity"]["storage"]}},
+            "storageClassName": spec.get("storageClassName") or "",
+            "volumeName": pv["metadata"]["name"],
+        },
+    }
+    try:
+        there.create("pvc", body)
+    except Exists:
+        return
+
+
+def _bound(there: Cluster, name: str) -> None:
+    until = time.monotonic() + BIND_SECONDS
+    while True:
+        found = there.get("pvc", name)
+        phase = str(((found or {}).get("status") or {}).get("phase") or "gone")
+        if phase == "Bound":
+            return
+        if time.monotonic() > until:
+            raise Unreachable(f"the claim {name} in {there} is {phase} still: kubectl describe pvc {name} says why")
+        time.sleep(POLL_SECONDS)
