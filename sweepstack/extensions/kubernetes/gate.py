@@ -1,8 +1,8 @@
 """The gate inside the cluster: a policy that refuses the delete of a box's claim until its end was cleared.
 
-It prevents; the finalizer on the claim (`objects.HOLD`) saves what was deleted all the same. Both are let go by the same
-mark, which only `destroy` sets: that runs after the gate of the sweep. The policy holds for the whole cluster, and for
-claims that carry our label alone. Where the user may not install one, the finalizer is what holds.
+It prevents; the finalizer on the claim (`objects.HOLD`) saves what was deleted all the same. Both are let go by the
+same mark, which only `destroy` sets: that runs after the gate of the sweep. The policy holds for the whole cluster, and
+for claims that carry our label alone. Where the user may not install one, the finalizer is what holds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from sweepstack.onbox.common.errors import PlatformError
 POLICY = "sweepstack-hold"
 VERSION = f"{PREFIX}version"
 _CLEARED = f"has(oldObject.metadata.annotations) && '{PREFIX}{ENDING}' in oldObject.metadata.annotations"
-_HELD = "has(oldObject.metadata.finalizers) && '{hold}' in oldObject.metadata.finalizers".format(hold=HOLD)
-_KEEPS = "object != null && (has(object.metadata.finalizers) && '{hold}' in object.metadata.finalizers)".format(
-    hold=HOLD
-)
+_HELD = f"has(oldObject.metadata.finalizers) && '{HOLD}' in oldObject.metadata.finalizers"
+_KEEPS = f"object != null && has(object.metadata.finalizers) && '{HOLD}' in object.metadata.finalizers"
 _WORDS = (
     "'this claim is the box ' + (has(oldObject.metadata.annotations) && '{name}' in oldObject.metadata.annotations ? "
     "oldObject.metadata.annotations['{name}'] : oldObject.metadata.name) + ' of a sweep, and its results were not "

@@ -1,8 +1,8 @@
 """Makes a box readable again whose claim, or whose namespace, was deleted by hand.
 
-Our finalizer holds the claim, but no new pod may mount one that is Terminating, and a namespace that is Terminating takes
-no new object. So the volume behind it is kept (`Retain`) and bound to a claim of another name: in the same namespace, or
-where that ends, in `KEPT`. The old claim stays as it is: it is the box's record.
+Our finalizer holds the claim, but no new pod may mount one that is Terminating, and a namespace that is Terminating
+takes no new object. So the volume behind it is kept (`Retain`) and bound to a claim of another name: in the same
+namespace, or where that ends, in `KEPT`. The old claim stays as it is: it is the box's record.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
         raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")
     if not cluster.may("patch", "pv"):
         raise Unreachable(
-            f"the claim {native_id} was deleted by hand and is held, and no pod of it runs. To read it its volume {volume} "
-            "has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the same "
-            "command by a user who may"
+            f"the claim {native_id} was deleted by hand and is held, and no pod of it runs. To read it, its volume "
+            f"{volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the "
+            "same command by a user who may"
         )
     there = cluster.beside(KEPT) if ends(cluster) else cluster
     name = name_of(native_id)

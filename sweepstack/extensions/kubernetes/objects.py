@@ -24,7 +24,7 @@ ROOT, HOME = "/sweepstack/box", "/sweepstack/home"
 MOUNT = "/sweepstack"
 TAG, NAME, MADE, PRICE = "tag", "name", "created-at", "price-per-hour"
 READY, POWER, ENDING, PODS = "ready-at", "power", "ending-at", "pods"
-"""Annotations: when the box was first reached; `stopped` or `stopping`; when a destroy began; what its pods are like."""
+"""Annotations: when the box was first reached; `stopped`, `stopping`; when a destroy began; what its pods are like."""
 DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
 
