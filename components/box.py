@@ -84,14 +84,16 @@ def _rented(
 ) -> dict[str, Any]:
     """What the box itself must have, and what is asked before it is rented."""
     plan = fleet.plan_of(box_plan.name)
+    pods = box_plan.scheduler.get("pods")
     return {
-        "platform": plan.platform if box_plan.host or box_plan.returns else None,
+        "platform": plan.platform if box_plan.host or box_plan.returns or plan.cluster else None,
         "name": box_plan.name,
         "resources": dict(box_plan.resources),
         "price_per_hour": plan.price_per_hour,
         "max_price": plan.max_price,
         "bid": plan.bid,
-        "image": plan.job.image,
+        "image": plan.job.image if not pods else None,  # of pods, a later one may have another image
+        "pods": pods,
         "placed": dict(box_plan.placed) if box_plan.placed is not None else None,
         "dry_run": pulumi.runtime.is_dry_run(),
         "no_code": code.lack or None,

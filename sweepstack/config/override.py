@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from sweepstack.config.pods import ContextName, ObjectName, PodFields, QualifiedName, Tolerations
 from sweepstack.config.types import (
     Count,
     Day,
@@ -92,6 +93,29 @@ class Override(Shape):
     keep: Names | None = None
     """packages of the image that `job.setup` can't replace, if they are not those in the profile (`torch`,
     `torchvision`, `torchaudio`): `[]` for none"""
+    context: ContextName | None = None
+    """on a cluster of pods: the context of your kubeconfig; by default the current one"""
+    namespace: ObjectName | None = None
+    """on a cluster of pods: where boxes are made; by default the context's own"""
+    storage_class: ObjectName | None = None
+    """on a cluster of pods: the class of the boxes' storage; by default the cluster's own. Its size is
+    `resources.disk`. Another one is another box"""
+    service_account: ObjectName | None = None
+    """on a cluster of pods: whom the pods run as there; by default `default`, without its token"""
+    priority_class: ObjectName | None = None
+    """on a cluster of pods: the priority class of the workers"""
+    tolerations: Tolerations = ()
+    """on a cluster of pods: taints of nodes that the workers bear: [tolerations](#tolerations)"""
+    queue: ObjectName | None = None
+    """on a cluster of pods: the local queue of Kueue that the workers wait in"""
+    gpu_resource: QualifiedName | None = None
+    """on a cluster of pods: what its GPUs are called as a resource; by default `nvidia.com/gpu`"""
+    gpu_label: QualifiedName | None = None
+    """on a cluster of pods: the label of nodes that has the name of their GPUs, which `resources.gpu.name` is compared
+    with; by default `nvidia.com/gpu.product`"""
+    pod: PodFields = Field(default_factory=dict)
+    """on a cluster of pods: further fields of the pods, as the API spells them: `{nodeSelector: {disk: ssd}}`. What
+    sweepstack sets itself is refused, with the key that sets it"""
 
 
 def _month(value: Any) -> str:

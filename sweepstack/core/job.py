@@ -117,6 +117,40 @@ class ByHandInput(Record):
     """variables of the session that cells need"""
 
 
+class TolerationInput(Record):
+    """A taint of nodes that pods bear."""
+
+    key: str | None = None
+    """the taint's key; absent: every taint"""
+    operator: Literal["Exists", "Equal"] | None = None
+    """whether its value counts; absent: it does"""
+    value: str | None = None
+    """the taint's value"""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """what it does to other pods; absent: anything"""
+
+
+class PodsInput(Record):
+    """What the pods of a box are like, besides what their workers ask for."""
+
+    image: str | None = None
+    """the container image; absent: the adapter's own"""
+    service_account: str | None = None
+    """whom they run as; absent: the namespace's default"""
+    priority_class: str | None = None
+    """the priority class of the workers"""
+    queue: str | None = None
+    """the local queue of Kueue that the workers wait in"""
+    tolerations: tuple[TolerationInput, ...] | None = None
+    """taints of nodes that they bear"""
+    gpu_resource: str | None = None
+    """what a GPU is called as a resource; absent: `nvidia.com/gpu`"""
+    gpu_label: str | None = None
+    """the label of nodes that has the name of their GPUs; absent: `nvidia.com/gpu.product`"""
+    pod: str | None = None
+    """further fields of a pod: JSON text of an object"""
+
+
 class SchedulerInput(Record):
     """What each worker of a box asks of the cluster's scheduler."""
 
@@ -152,6 +186,8 @@ class SchedulerInput(Record):
     """USD for an hour of one GPU that they hold"""
     gpu_hours: float | None = None
     """how many GPU-hours of an allocation the sweep may take"""
+    pods: PodsInput | None = None
+    """what the workers' pods are like; absent: they are none"""
 
 
 class NodesInput(Record):

@@ -15,7 +15,7 @@ from sweepstack.core.box_end import TeardownFacts
 from sweepstack.core.budget import Budget, Outlook
 from sweepstack.core.choices import choice
 from sweepstack.core.foreign_cells import read_elsewhere
-from sweepstack.core.job import JobInput, MetricsInput, Smoke
+from sweepstack.core.job import JobInput, MetricsInput, PodsInput, Smoke
 from sweepstack.core.records import Again, Approval, ArtifactSpec, BoxName, CellName, CellText, Digest, Record
 
 
@@ -267,6 +267,8 @@ class BoxInputs(Inputs):
     """USD per hour of the whole box, on the spot market"""
     image: str | None = None
     """the container image, on platforms that use one"""
+    pods: PodsInput | None = None
+    """what the pods are like that read it, where it is a cluster's; read when it is made"""
     placed: Placed | None = None
     """the offer that a person chose for it with `sweepctl place`; used only when the box is rented"""
     dry_run: bool | None = None

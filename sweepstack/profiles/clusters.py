@@ -18,6 +18,7 @@ from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.lease_terms import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
+from sweepstack.profiles import pods
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources
 
@@ -32,7 +33,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
     left out."""
     if not profile.scheduled:
         return {}
-    gpu, told = resources.gpu, resources.of_cluster
+    gpu, told = resources.gpu, resources.of_cluster if not profile.of_pods else {}
     grace, override = config.job.grace, config.overrides.get(profile.platform)
     asked: dict[str, Any] = {
         "workers": box.workers,
@@ -45,6 +46,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
         "memory_bytes": parse_size(resources.memory).bytes if resources.memory else None,
         "price_per_gpu_hour": override.price_per_gpu_hour if override is not None else None,
         "gpu_hours": override.gpu_hours if override is not None else None,
+        "pods": pods.pods_input(config, profile),
     }
     found = {key: value for key, value in asked.items() if value}
     return {"workers": 1, **found, **({} if grace is None else {"grace_seconds": parse_duration(grace)})}
@@ -54,15 +56,18 @@ def problems(config: StackConfig, profile: Profile) -> list[str]:
     """Keys that this platform can't follow."""
     override = config.overrides.get(profile.platform)
     told = [key for key in GPU_HOURS if override is not None and getattr(override, key) is not None]
+    own = pods.problems(config, profile)
     if profile.scheduled:
-        return [*_lease(config), *(_gpu_hours(config, override, told) if override is not None and told else ())]
-    return [
-        f"overrides.{profile.platform}.{key} is for clusters, whose jobs hold GPUs: leave it out" for key in told
-    ] + [
-        f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
-        for name, box in config.boxes.items()
-        if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
-    ]
+        return [*own, *_lease(config), *(_gpu_hours(config, override, told) if override is not None and told else ())]
+    return (
+        own
+        + [f"overrides.{profile.platform}.{key} is for clusters, whose jobs hold GPUs: leave it out" for key in told]
+        + [
+            f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
+            for name, box in config.boxes.items()
+            if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
+        ]
+    )
 
 
 def _gpu_hours(config: StackConfig, override: Override, told: list[str]) -> Iterator[str]:
@@ -117,7 +122,7 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         override = config.overrides.get(profile.platform)
         purge = override.purge_days if override is not None else None
         found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
-        found = found if purge is not None else []
+        found = [*(found if purge is not None else []), *pods.notes(config, profile)]
         found += [
             f"{profile.platform}: {where} speaks of $TMPDIR, which a node wipes when a worker ends, also at its wall: "
             "what has to outlast that goes to {out}, checkpoints to $SWEEPSTACK_CHECKPOINT_DIR"

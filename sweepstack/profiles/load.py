@@ -31,7 +31,7 @@ GOTCHAS = range(4, 9)
 """So many gotchas may a profile have."""
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _BULLET = re.compile(r"^- (?:\*\*(.*?)\*\* ?)?(.*?)(?=^- |\n\n|\Z)", re.MULTILINE | re.DOTALL)
-_ID = re.compile(r"[A-Z]+(?:\d+|-[A-Z]+)")
+_ID = re.compile(r"[A-Z][A-Z0-9]*(?:\d|-[A-Z]+)")
 _DATE = re.compile(r"\((\d{4}-\d{2}|unverified)\)")
 _SURVIVES = {True: "yes", False: "no", None: "unknown"}
 

@@ -183,7 +183,8 @@ class Profile(Fact):
     by_hand: ByHand | None = None
     """How a person runs a box there; null: a program reaches it."""
     scheduled: StrictBool = False
-    """Whether it is a cluster: its scheduler starts the workers of a box, which is entered through a login node."""
+    """Whether it is a cluster: its scheduler starts the workers of a box, which is entered through a login node, or
+    through the cluster's API."""
     list_lag: Seconds = None
     """The longest that a list is believed to lack what was rented: before that nothing is rented after a create whose
     answer was lost. Null: not known, which counts as 15 minutes."""
@@ -318,6 +319,11 @@ class Profile(Fact):
         return problems + [
             f"{name} is listed as unknown and has a value; write null, or take it out of unknown" for name in known
         ]
+
+    @property
+    def of_pods(self) -> bool:
+        """Whether it is a cluster whose workers are pods: it is reached through its API, and through no login node."""
+        return self.kind == "kubernetes"
 
     @property
     def believed_lag(self) -> float:

@@ -142,6 +142,8 @@ class Plan:
     """cell → its retry by `cells.retry` that is not on record yet"""
     refused_new: ConfigError | None = None
     """`StackConfig.refused_new`."""
+    cluster: str = ""
+    """The address of the cluster whose pods are the workers (`sweepstack.profiles.pods.address_of`); else ""."""
 
     @property
     def lease_words(self) -> tuple[str, ...]:
@@ -154,11 +156,12 @@ class Plan:
         return ()
 
     def adapter_of(self, box: BoxPlan) -> str:
-        """What speaks to this box's platform: with its host's address, where it is on a host of the user's own."""
+        """What speaks to this box's platform: with its host's address, where it is on a host of the user's own, or with
+        that of its cluster."""
         if box.returns:
             return f"{self.adapter}:{box.returns}"
         if not box.host:
-            return self.adapter
+            return f"{self.adapter}:{self.cluster}" if self.cluster else self.adapter
         host = HostAddress.parse(box.host)
         if not host.root and self.root:
             host = replace(host, root=self.root)

@@ -30,7 +30,7 @@ from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.nodes import NODES
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.profiles import clusters, dated_facts, dates
+from sweepstack.profiles import clusters, dated_facts, dates, pods
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.clusters import node_problems, slots_of
 from sweepstack.profiles.hosts import (
@@ -179,7 +179,8 @@ def _too_big(where: str, wanted: str | None, layout: Layout) -> list[str]:
 
 def _own_host(config: StackConfig, profile: Profile) -> bool:
     """Whether its boxes are hosts that send no bill by the hour: then their end is ours alone to prove."""
-    return (profile.ssh is not None or profile.by_hand is not None) and _price(config, profile) == 0
+    own = profile.ssh is not None or profile.by_hand is not None or profile.scheduled
+    return own and _price(config, profile) == 0
 
 
 def _price(config: StackConfig, profile: Profile) -> float | None:
@@ -235,6 +236,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         refused_new=config.refused_new,
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
+        cluster=pods.address_of(config, profile),
     )
 
 
@@ -342,7 +344,7 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         name,
         cells,
         box.want,
-        resources.as_inputs() if not profile.scheduled else {},
+        pods.claim_input(config, profile, resources) if profile.scheduled else resources.as_inputs(),
         slots_of(config, gpus),
         gpus,
         placed.model_dump(mode="json", exclude={"on"}) if placed is not None else None,

@@ -96,6 +96,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
         "max_price": Decision.UPDATE,
         "bid": Decision.UPDATE,
         "image": Decision.REPLACE,
+        "pods": Decision.IGNORE,  # read when a box is made; later its queue says what they are like
         "placed": Decision.IGNORE,  # a rented box stays as it was rented
         "dry_run": Decision.IGNORE,
         "budget": Decision.IGNORE,

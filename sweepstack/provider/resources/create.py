@@ -182,12 +182,13 @@ def _request(
     asking: Asking,
 ) -> BoxRequest:
     most = market.ceiling(op, inputs)
+    pods = {"pods": inputs.pods.model_dump(mode="json", exclude_none=True)} if inputs.pods is not None else {}
     return BoxRequest(
         tag=birth.tag,
         name=inputs.name,
         price_per_hour=inputs.price_per_hour,
         mounts=inputs.mounts,
-        resources=inputs.resources,
+        resources={**inputs.resources, **pods},
         max_price=most,
         offer=inputs.placed.offer if inputs.placed is not None else "",
         bid=inputs.bid,
