@@ -1,0 +1,127 @@
+"""The Jobs of a box: what one looks like, and what is left of it. Pure.
+
+Each is Indexed: an index is a worker that the cluster keeps there until it has ended well, in one pod after the other.
+`podReplacementPolicy: Failed`: a pod that is only leaving is not replaced, since it may still run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweepstack.extensions.kubernetes import pod_template
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, marks_of
+from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
+from sweepstack.extensions.kubernetes.pod_template import CONTAINER, ROLE, WORKER, PodRequest
+
+HOLD = f"{PREFIX}hold"
+QUEUE = "kueue.x-k8s.io/queue-name"
+CLOSED = "closed"
+"""An annotation of ours: the Job was suspended to end its workers, and begins none again."""
+TRIES = 6
+"""So often an index may fail, in a way that another pod may mend."""
+NO_SENSE = (2, 3, 4, 5, 9, 126, 127, 128)
+"""Exit codes after which another pod of the same index would do no better: see `onbox/pilot.py`; a program that is not
+there, or does not start, has the last three."""
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def worker_job(
+    native_id: str, number: int, count: int, pods: Mapping[str, Any], command: Sequence[str], asked: PodRequest
+) -> Object:
+    """The Job `number` of a box, with `count` workers. `pods`: see `pod_template.template`; its `queue` is Kueue's,
+    which then decides when it begins. Raises RequestRefused."""
+    queue = str(pods.get("queue") or "")
+    found = pod_template.template(native_id, WORKER, pods, command, asked)
+    labels = {BOX: native_id, MANAGED: MANAGER, ROLE: WORKER, **({QUEUE: queue} if queue else {})}
+    codes = {"containerName": CONTAINER, "operator": "In"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{native_id}-{number}", "labels": labels, "finalizers": [HOLD]},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": count,
+            "parallelism": count,
+            "backoffLimitPerIndex": TRIES,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "FailIndex", "onExitCodes": {**codes, "values": list(NO_SENSE)}},
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "Ignore", "onExitCodes": {**codes, "values": [AGAIN]}},
+                ]
+            },
+            "suspend": bool(queue),
+            "template": found,
+        },
+    }
+
+
+def number_of(job: Object) -> int:
+    """The number in its name; 0 where that has none."""
+    tail = str(job["metadata"]["name"]).rpartition("-")[2]
+    return int(tail) if tail.isdigit() and len(tail) < 10 else 0
+
+
+def condition(job: Object, kind: str) -> Object | None:
+    """The condition of this type, if it holds."""
+    for one in (job.get("status") or {}).get("conditions") or ():
+        if one.get("type") == kind and one.get("status") == "True":
+            return dict(one)
+    return None
+
+
+def is_finished(job: Object) -> bool:
+    """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed by us."""
+    if condition(job, "Complete") or condition(job, "Failed"):
+        return True
+    return bool(job["metadata"].get("deletionTimestamp")) or CLOSED in marks_of(job)
+
+
+def is_suspended(job: Object) -> bool:
+    return bool(job["spec"].get("suspend"))
+
+
+def is_queued(job: Object) -> bool:
+    """Whether Kueue decides when it begins."""
+    return QUEUE in (job["metadata"].get("labels") or {})
+
+
+def indices(text: str) -> set[int]:
+    """`1,3-5` as numbers. What is none is left out."""
+    found: set[int] = set()
+    for word in text.split(","):
+        match = _RANGE.fullmatch(word.strip())
+        if match:
+            found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def open_indices(job: Object) -> set[int]:
+    """The workers that it has, or will have: those of its indices that have not ended. Empty once it is finished."""
+    if is_finished(job):
+        return set()
+    status = job.get("status") or {}
+    done = indices(str(status.get("completedIndexes") or "")) | indices(str(status.get("failedIndexes") or ""))
+    return set(range(int(job["spec"].get("completions") or 0))) - done
+
+
+def index_of(pod: Object) -> int | None:
+    """The worker of its Job that a pod is."""
+    text = str((pod["metadata"].get("annotations") or {}).get(pod_template.INDEX_MARK, ""))
+    return int(text) if text.isdigit() else None
+
+
+def owner_of(pod: Object) -> str:
+    """The uid of the Job that a pod is of; "" for one that was orphaned."""
+    for one in pod["metadata"].get("ownerReferences") or ():
+        if one.get("kind") == "Job":
+            return str(one.get("uid"))
+    return ""
+
+
+def newest(jobs: Iterable[Object]) -> Object | None:
+    """The one with the highest number."""
+    return max(jobs, key=number_of, default=None)

@@ -1,0 +1,143 @@
+"""Runs in each pod of a box's Job: starts one worker, and says by its exit code whether another pod should go on.
+
+    pilot.py HOME RUNNER        HOME: `<box>/data/sweep` on the claim; RUNNER: the runner's path below it
+
+The pod is a job of its own: the worker's name is the pod's uid and try 0, and never comes again. SIGTERM (an eviction,
+a drain, a delete, a suspended Job) is handed on, so that cells save and their ends are written within the pod's grace.
+
+Exit codes, which the Job's `podFailurePolicy` reads (`sweepstack.extensions.kubernetes.jobs`):
+  0        nothing is left for this worker, or the box's workers were ended on purpose
+  75       cells are left, and this pod was told to end, or has too little time: another one goes on, as often as needed
+  2 to 5, 9    another pod would do no better: see `onbox.runner.main`
+  others   the worker failed: another pod tries, as often as the Job's `backoffLimitPerIndex` allows
+
+As the first process of its container it also collects what others left as zombies. Python 3.8, standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path, PurePosixPath
+from types import FrameType
+
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+CLOSED = "jobs/closed"
+"""This file below HOME says that the box's workers were ended on purpose: none begins."""
+LOGS = "jobs"
+AGAIN = 75
+"""The exit code that asks for another pod."""
+REST, SHORT = 8, 11
+"""The runner's exit codes for: cells remain, and other workers have them; they would not end in what is left."""
+POD_UID, POD_NAME, NODE_NAME, INDEX = (f"SWEEPSTACK_{name}" for name in ("POD_UID", "POD_NAME", "NODE_NAME", "INDEX"))
+"""Set by the pod's template, from what the API server knows of it."""
+BOX, NAMESPACE = "SWEEPSTACK_BOX", "SWEEPSTACK_POD_NAMESPACE"
+KEPT = ("NVIDIA_", "CUDA_", "ROCR_", "HIP_", "KUBERNETES_SERVICE_", "SWEEPSTACK_")
+"""Variables of the container that begin so are handed on, and those of the next line: they say where the image has its
+libraries, which GPUs the pod has, and where the API server is."""
+KEPT_WHOLE = ("HOME", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "TZ")
+
+
+def say(text: str) -> None:
+    """Into the pod's log."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stderr.flush()
+
+
+def closed(home: Path) -> str:
+    """Why no worker may begin on the box; "" when one may."""
+    if not home.is_dir():
+        return f"there is no {home}: the box was not made whole, or is being destroyed"
+    return "its workers were ended" if (home / CLOSED).exists() else ""
+
+
+def code_of_pod(code: int, told: bool) -> int:
+    """The pod's exit code. `code`: the runner's, negative where a signal ended it; `told`: the pod was told to end."""
+    if code in (0, 1, 7, REST):
+        return 0
+    if code == SHORT or told:
+        return AGAIN
+    return 128 - code if code < 0 else code
+
+
+class Pilot:
+    """One pod. Use it once, from the main thread."""
+
+    def __init__(self, home: Path, runner: str) -> None:
+        self.home, self.runner = home, runner
+        self.job = os.environ[POD_UID]
+        self.worker = f"{self.job}.0"
+        self.told = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Blocks until the worker has ended. Returns the pod's exit code."""
+        if why := closed(self.home):
+            say(f"{self.worker}: no worker begins: {why}")
+            return 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        names = " ".join(os.environ.get(name, "") for name in (POD_NAME, NODE_NAME))
+        say(f"{self.worker} begins in pod {names}")
+        argv = [sys.executable, str(self.home / self.runner), str(self.home), "--worker", self.worker]
+        self._process = subprocess.Popen(argv, cwd=str(self.home), env=self._env(), stdin=subprocess.DEVNULL)
+        if self.told:  # a signal that came before there was a process to hand it to
+            self._hand_on()
+        code = self._collected(self._process)
+        say(f"{self.worker} ended with {code}")
+        return code_of_pod(code, self.told)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.told = True
+        if self._process is not None:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    @staticmethod
+    def _collected(process: subprocess.Popen[bytes]) -> int:
+        """The exit code of the worker, negative for a signal. Collects all that ends before."""
+        while True:
+            pid, status = os.waitpid(-1, 0)
+            if pid == process.pid:
+                process.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                return process.returncode
+
+    def _env(self) -> dict[str, str]:
+        """The worker's environment: what the image and the cluster say of libraries, cards and the API server, and what
+        the runner needs. The image's own PATH comes after the box's Python."""
+        own = os.environ
+        kept = {name: own[name] for name in own if name.startswith(KEPT) or name in KEPT_WHOLE}
+        path = [str(PurePosixPath(sys.executable).parent), *own.get("PATH", PATH).split(":"), *PATH.split(":")]
+        return {
+            **kept,
+            "HOME": own.get("HOME", "/"),
+            "PATH": ":".join(dict.fromkeys(path)),
+            "LANG": "C.UTF-8",
+            BOX_ID_VARIABLE: own[BOX],
+            "SWEEPSTACK_WORKER_JOB": self.job,
+            "SWEEPSTACK_WORKER_TRY": "0",
+            "SWEEPSTACK_WORKER_ENDS": "",
+            "SWEEPSTACK_WORKER_GPUS": "",
+        }
+
+
+def main(argv: list[str]) -> int:
+    """Runs one worker. Returns the exit code of the pod."""
+    if len(argv) != 3:
+        say("two arguments: the folder of spec.json and queue.jsonl, and the runner's path below it")
+        return 2
+    try:
+        return Pilot(Path(argv[1]), argv[2]).run()
+    except (OSError, ValueError, KeyError) as error:
+        say(f"no worker could be started: {error!r}")
+        return 2

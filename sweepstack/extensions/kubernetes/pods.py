@@ -1,0 +1,348 @@
+"""What the cluster's words about a pod, a Job or a claim mean for a sweep, and what to do about them. Pure.
+
+The cluster says why a pod does not begin in three places: the pod's conditions, the waiting reason of its container,
+and events, which it keeps for an hour. How a pod ended stands in its status alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweepstack.extensions.kubernetes.api import Object
+from sweepstack.extensions.kubernetes.onbox import ends
+from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
+
+MOST_CHARS = 400
+"""Of what the cluster itself says, so much is shown."""
+MOST_CAUSES = 3
+_KINDS = "overrides.kubernetes"
+_COUNTED = re.compile(r"(\d+) (?!nodes are available)([^,]+?)(?=, \d+ |\.(?:\s|$)|$)")
+_TAINT = re.compile(r"taint(?:\(s\))? ?\{([^}]*)\}")
+_INSUFFICIENT = re.compile(r"Insufficient (\S+)")
+_RESOURCES = {
+    "cpu": "resources.cpu",
+    "memory": "resources.memory",
+    "ephemeral-storage": "what the image and cells write",
+}
+_NO_IMAGE = frozenset(
+    [
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+    ]
+)
+_NO_START = frozenset(
+    ["CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError",
+     "PreCreateHookError", "PostStartHookError"]
+)  # fmt: skip
+RUNS_AS_ROOT = (
+    "the image runs as root, and the namespace's Pod Security asks for a user that is not: sweepstack runs it as 65532 "
+    "(write overrides.kubernetes.pod.securityContext.runAsUser for another one); what the image needs to write has to "
+    "lie below $HOME or /tmp"
+)
+_SCHEDULER: tuple[tuple[str, str], ...] = (
+    ("untolerated taint", "add it to overrides.kubernetes.tolerations, if these nodes are yours to use"),
+    ("didn't match Pod's node affinity", "no node has what resources.gpu or pod.nodeSelector names"),
+    ("didn't match pod affinity", "its volume is mounted on one node only, and that one is full or is lost"),
+    ("volume node affinity conflict", "its volume lies where these nodes can't reach it"),
+    ("Too many pods", "the nodes have as many pods as they may"),
+    ("were unschedulable", "they are cordoned (kubectl uncordon)"),
+    ("free ports", "pod.hostNetwork asks for ports that are taken"),
+    ("find available persistent volumes", "no volume is there for its claim: see the claim"),
+    ("unbound immediate", "its claim has no volume yet: see the claim"),
+)
+"""What the scheduler says of nodes → what that means."""
+
+
+def words(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """How it is with a pod, in one line: that it runs, why it does not begin, or how it ended; each with what to do.
+    `events`: of the pod, oldest first. Never raises."""
+    try:
+        return _words(pod, events)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"what the cluster shows of the pod does not read ({error!r})"
+
+
+def _words(pod: Object, events: Sequence[Mapping[str, Any]]) -> str:
+    status, name = pod.get("status") or {}, str(pod["metadata"]["name"])
+    phase = str(status.get("phase") or "Pending")
+    if phase in ("Succeeded", "Failed") or _terminated(status):
+        return f"{name} {ending(pod)}"
+    if why := waiting(pod, events):
+        return f"{name} waits: {why}"
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"{name} is just ending{_disrupted(status)}"
+    node = str((pod.get("spec") or {}).get("nodeName") or "")
+    if phase == "Running":
+        return f"{name} runs on {node}"
+    return f"{name} starts on {node}" if node else f"{name} waits for the scheduler"
+
+
+# -- before it runs
+
+
+def waiting(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Why a pod does not begin, and what to do; "" for one that runs, has ended, or only takes its time."""
+    status = pod.get("status") or {}
+    for one in status.get("containerStatuses") or ():
+        held = (one.get("state") or {}).get("waiting") or {}
+        reason = str(held.get("reason") or "")
+        if found := _container(reason, str(held.get("message") or ""), str(one.get("image") or ""), events):
+            return found
+    if status.get("phase") not in (None, "Pending"):
+        return ""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return scheduling(str(condition.get("reason") or ""), str(condition.get("message") or ""))
+    return _volume(events)
+
+
+def scheduling(reason: str, message: str) -> str:
+    """Why no node takes a pod. `reason`, `message`: of its condition PodScheduled, or of the event FailedScheduling."""
+    if reason == "SchedulingGated":
+        return "it is held by a scheduling gate, which another program takes away: Kueue, say"
+    said = message.partition(" preemption:")[0].strip()
+    if "is being deleted" in said:
+        return f"{_short(said)}: the claim was deleted, and takes no new pod; what is on it can still be saved"
+    if "not found" in said and "persistentvolumeclaim" in said:
+        return f"{_short(said)}: its claim is not there"
+    causes: list[str] = []
+    for count, what in _COUNTED.findall(said.partition(": ")[2] or said):
+        causes.append(f"{count} {_cause(what.strip())}")
+    if not causes:
+        more = _cause(said)
+        return _short(said) if more == said else more
+    head = said.partition(":")[0].strip()
+    return f"{head or 'no node takes it'}: {'; '.join(causes[:MOST_CAUSES])}"
+
+
+def _cause(what: str) -> str:
+    if match := _INSUFFICIENT.search(what):
+        resource = match[1].rstrip(".")
+        key = _RESOURCES.get(resource, "resources.gpu" if resource.endswith("gpu") else f"what asks for {resource}")
+        return f"with too little {resource} left (wait, or lower {key})"
+    if match := _TAINT.search(what):
+        taint = match[1].strip().rstrip(":").strip()
+        if taint.startswith(("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")):
+            return f"with the taint {taint} (the node does not answer: kubectl describe node says why)"
+        if taint.endswith("-pressure") or "-pressure" in taint:
+            return f"with the taint {taint} (the node is short of it: it takes pods again once that is over)"
+        return f"with the taint {taint} ({_SCHEDULER[0][1]})"
+    for begin, means in _SCHEDULER:
+        if begin in what:
+            return f"{what.rstrip('.')} ({means})"
+    return what.rstrip(".")
+
+
+def _container(reason: str, message: str, image: str, events: Sequence[Mapping[str, Any]]) -> str:
+    if reason in _NO_IMAGE:
+        told = message if reason != "ImagePullBackOff" else _last(events, "Failed", "image") or message
+        asks = "write its name as the registry has it" if reason == "InvalidImageName" else (
+            "is its name right, does the node reach the registry, and does it ask for a login "
+            f"({_KINDS}.pod.imagePullSecrets)?"
+        )  # fmt: skip
+        return f"the image {image or 'of the pod'} can't be pulled ({reason}: {_short(told)}): {asks}"
+    if reason in _NO_START:
+        return f"its container can't be started ({reason}: {_short(message)}): {_no_start(message)}"
+    return ""
+
+
+def _no_start(message: str) -> str:
+    if "runAsNonRoot" in message or "non-root" in message or "non-numeric" in message:
+        return RUNS_AS_ROOT
+    if "no such file" in message or ("not found" in message and "exec" in message):
+        return "the image lacks the program: it needs a shell and Python 3.8 or newer"
+    if "permission denied" in message:
+        return "the image does not let the user 65532 run its programs: their files need the rights r and x for all"
+    if "secret" in message or "configmap" in message:
+        return f"make what it names, or take it out of {_KINDS}.pod"
+    return "kubectl describe pod shows more"
+
+
+def _volume(events: Sequence[Mapping[str, Any]]) -> str:
+    for one in reversed(events):
+        said = str(one.get("message") or "")
+        if one.get("reason") == "FailedAttachVolume" and "Multi-Attach" in said:
+            return (
+                f"its volume is attached to another node ({_short(said)}): where that node has ended, wait; where it "
+                "is lost, a person says so with the taint node.kubernetes.io/out-of-service"
+            )
+        if one.get("reason") in ("FailedMount", "FailedAttachVolume"):
+            return f"its volume can't be mounted ({_short(said)}): kubectl describe pvc shows more"
+        if one.get("reason") == "FailedCreatePodSandBox":
+            return f"its node can't make a sandbox for it ({_short(said)}): tell who runs the cluster if that goes on"
+        if one.get("reason") in ("Pulling", "Pulled", "Created", "Started"):
+            return ""
+    return ""
+
+
+# -- how it ended
+
+
+def ending(pod: Object) -> str:
+    """How a pod ended, and what to do about it, as it follows its name in a sentence."""
+    status = pod.get("status") or {}
+    if ends.starved(pod):
+        line = ends.enough(ends.memory_of(pod))
+        do = f"set `{line}` (1.2 times what it had; it may need more)" if line else "raise resources.memory"
+        how = "was evicted, since its node ran out of memory" if status.get("reason") == "Evicted" else "was OOMKilled"
+        return f"{how}: {do}, or run fewer cells at once (job.slots)"
+    reason, message = str(status.get("reason") or ""), _short(str(status.get("message") or ""))
+    if reason == "Evicted":
+        return _evicted(message)
+    if reason == "DeadlineExceeded":
+        return f"ran into a deadline that was put on it ({message}): its cells go on in the next worker"
+    if disrupted := _disrupted(status):
+        return f"was ended{disrupted}"
+    if reason in ("OutOfcpu", "OutOfmemory", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "NodeShutdown"):
+        return f"was refused by its node ({reason}: {message}): another pod takes its place"
+    terminated = _terminated(status)
+    code = terminated.get("exitCode") if terminated else None
+    if code == 0 or (code is None and status.get("phase") == "Succeeded"):
+        return "has ended: nothing was left for it"
+    if code == AGAIN:
+        return "was told to end, and left cells: another pod goes on with them"
+    if code is None:
+        return f"is {status.get('phase')}{f' ({reason}: {message})' if reason or message else ''}"
+    told = str((terminated or {}).get("reason") or "")
+    more = _short(str((terminated or {}).get("message") or ""))
+    if told in ("StartError", "ContainerCannotRun") or code in (126, 127, 128):
+        said = f"{told or 'exit code'} {code}{f': {more}' if more else ''}"
+        return f"could not start ({said}): {_no_start(more or 'exec not found')}"
+    if code in (137, 143):
+        return f"was killed (exit code {code}, {told}): another pod goes on with its cells"
+    return f"ended with exit code {code}: the worker's log says why (sweepctl logs, or kubectl logs)"
+
+
+def _evicted(message: str) -> str:
+    if "ephemeral" in message or "emptyDir" in message:
+        return (
+            f"was evicted, since it wrote too much outside its volume ({message}): let cells write to {{out}} or to "
+            "scratch, which lie on the volume"
+        )
+    if "disk" in message.lower() or "inodes" in message:
+        return f"was evicted, since its node ran out of disk ({message}): its cells go on elsewhere"
+    return f"was evicted ({message}): its cells go on in another pod"
+
+
+_DISRUPTIONS = {
+    "PreemptionByScheduler": (
+        "a pod of a higher priority took its place; another one goes on when there is room again. "
+        "overrides.kubernetes.priority_class raises its own"
+    ),
+    "DeletionByTaintManager": "its node does not answer, or was tainted so that it has to leave",
+    "EvictionByEvictionAPI": "its node was drained; another one goes on elsewhere",
+    "DeletionByPodGC": "the cluster gave up its node",
+    "TerminationByKubelet": "its node shut down, or was short of something; another one goes on",
+}
+
+
+def _disrupted(status: Mapping[str, Any]) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            reason = str(one.get("reason") or "")
+            means = _DISRUPTIONS.get(reason, _short(str(one.get("message") or "")))
+            return f" ({reason}: {means})"
+    return ""
+
+
+def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How its container ended; None while none has, or one runs."""
+    found: Mapping[str, Any] | None = None
+    for one in status.get("containerStatuses") or ():
+        state = one.get("state") or {}
+        if "terminated" not in state:
+            return None
+        found = state["terminated"]
+    return found
+
+
+# -- what makes pods
+
+
+def job_words(events: Iterable[Mapping[str, Any]]) -> str:
+    """Why a Job gets no pods, by its events; "" where the last one that counts says that it got one."""
+    for one in reversed(list(events)):
+        if one.get("reason") in ("SuccessfulCreate", "Resumed", "Completed"):
+            return ""
+        if one.get("reason") == "FailedCreate":
+            return refused(str(one.get("message") or ""))
+    return ""
+
+
+def refused(message: str) -> str:
+    """Why the API server takes no pod, and what to do."""
+    said = _short(message.partition("is forbidden: ")[2] or message)
+    if "exceeded quota" in message:
+        return f"the namespace's quota is used up ({said}): ask for less, or wait until others end"
+    if "violates PodSecurity" in message:
+        return f"the namespace's Pod Security refuses the pod ({said}): {_security(message)}"
+    if (
+        "limits.memory" in message
+        or "maximum memory" in message
+        or "LimitRange" in message
+        or "per Container" in message
+    ):
+        return f"the namespace's limits refuse the pod ({said}): change resources.memory or resources.cpu"
+    if "must specify" in message:
+        return f"the namespace's quota asks for more to be said ({said}): write resources.cpu and resources.memory"
+    if "serviceaccount" in message or "service account" in message:
+        return f"its service account is not there ({said}): write another overrides.kubernetes.service_account"
+    if "PriorityClass" in message or "priority class" in message:
+        return f"its priority class is not there ({said}): write another overrides.kubernetes.priority_class"
+    if "because it is being terminated" in message:
+        return f"the namespace is being deleted, and takes no new pod ({said})"
+    if "denied the request" in message:
+        return f"a rule of the cluster refuses the pod ({said}): tell who runs it"
+    return f"the API server refuses the pod ({said})"
+
+
+def _security(message: str) -> str:
+    if "hostPath" in message:
+        return "take the hostPath volume out of overrides.kubernetes.pod"
+    if "runAsNonRoot" in message or "runAsUser" in message:
+        return RUNS_AS_ROOT
+    return "change overrides.kubernetes.pod so that it passes, or use another namespace"
+
+
+def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = (), *, waits_for_pod: bool = False) -> str:
+    """Why a claim has no volume, and what to do; "" for one that has, and for one that only waits for its first pod.
+    `waits_for_pod`: whether its storage class says so (WaitForFirstConsumer)."""
+    phase = (pvc.get("status") or {}).get("phase")
+    name = str(pvc["metadata"]["name"])
+    if phase == "Lost":
+        return f"the volume of the claim {name} is lost: the cluster has it no more"
+    if phase == "Bound":
+        return ""
+    last: Mapping[str, Any] = next((one for one in reversed(events) if one.get("reason") != "ExternalProvisioning"), {})
+    reason, said = str(last.get("reason") or ""), _short(str(last.get("message") or ""))
+    if reason == "WaitForFirstConsumer" or (waits_for_pod and not reason):
+        return ""
+    if reason == "ProvisioningFailed":
+        missing = "not found" in said
+        do = "write another storage class (overrides.kubernetes.storage_class)" if missing else "kubectl describe pvc"
+        return f"the claim {name} gets no volume ({said}): {do}"
+    if "no persistent volumes available" in said and "no storage class" in said:
+        return (
+            f"the claim {name} names no storage class, and the cluster has no default one: write "
+            "overrides.kubernetes.storage_class (kubectl get storageclass shows them)"
+        )
+    return f"the claim {name} has no volume yet{f' ({said})' if said else ''}"
+
+
+def _last(events: Sequence[Mapping[str, Any]], reason: str, word: str) -> str:
+    for one in reversed(events):
+        said = str(one.get("message") or "")
+        if one.get("reason") == reason and word in said and "BackOff" not in said:
+            return said
+    return ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_CHARS else f"{line[:MOST_CHARS]}…"

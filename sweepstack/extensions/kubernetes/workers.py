@@ -1,0 +1,423 @@
+"""Brings the workers of a box, ends them, and says how it is with them.
+
+All of it begins with a look at what is there: a Job's name has a number, so the server itself refuses a second one of
+two commands. A pod's object stays, by our finalizer, until what it says of its end is on record below the box's home:
+there the other workers find it, whose pods may have no right to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweepstack.channel import agent_source
+from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, workers_asked
+from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, let_go, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROOT
+from sweepstack.extensions.kubernetes.onbox import ends
+from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS, record_of
+from sweepstack.extensions.kubernetes.pod_template import SEEN
+from sweepstack.extensions.kubernetes.standing import Standing, uid_of
+from sweepstack.extensions.kubernetes.workers_asked import WorkersAsked, refusals
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.errors import (
+    NotYetGone,
+    OutcomeUnknown,
+    PlatformError,
+    RequestRefused,
+    Unreachable,
+)
+
+__all__ = ["at_work", "end_all", "pilot_files", "refusals", "told", "top_up"]
+
+Keep = Callable[[Mapping[str, bytes]], None]
+"""Writes files below the box's home, path → content, and returns once they are there. Raises Unreachable."""
+ASKED = "asked"
+"""An annotation of a Job: a digest of what its pods ask for."""
+SHIPPED = ("common", "kubernetes")
+"""The folders of code that pods get."""
+LOOKS = 5
+POLL_SECONDS = 0.5
+SURE_SECONDS = 1.0
+"""Between the two looks that prove that no pod of a box is left."""
+MOST_EVENTS = 4
+"""Of pods that wait, so many are asked about."""
+MOST_NAMED = 3
+
+
+def pilot_files() -> list[tuple[str, Path, int]]:
+    """What a pod runs: (path in its folder, source, mode). `pilot.py` starts a worker; `worker_state.py` says whether
+    another one may still run. For `Channel.put_tree`, a folder a version."""
+    own = Path(__file__).parent / "onbox"
+    programs = [("pilot.py", own / "start.py", 0o644), ("worker_state.py", own / "state_program.py", 0o644)]
+    return [*programs, *agent_source.files(*SHIPPED)]
+
+
+# -- brings them
+
+
+def top_up(
+    cluster: Cluster,
+    native_id: str,
+    account: str,
+    scheduler: Mapping[str, Any],
+    cells: int,
+    python: str,
+    pilot: str,
+    runner: str,
+    pvc: Object | None = None,
+    keep: Keep | None = None,
+) -> str:
+    """Brings the workers that are missing: as many as there are cells to do, and `workers` at most, less those that are
+    there. A Job that a person suspended stays so, and none is brought in its place. A Job that asks for something else
+    than is asked for now, and none of whose pods began, is taken back. Idempotent. Returns in words what there is now.
+    Call it once the queue has its cells.
+
+    `python`, `pilot`: absolute paths on the box; `runner`: below its home; `pvc`: its claim, if it was read; `keep`:
+    puts on record how pods ended, which then are let go. Raises RequestRefused with what the cluster says against it;
+    OutcomeUnknown when an answer was lost: called again, it looks first."""
+    cluster.require(account)
+    claim = _open_claim(cluster, native_id, pvc)
+    many_nodes = "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
+    asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
+    if asked.pods and asked.pods != objects.pods_of(claim):
+        cluster.patch("pvc", native_id, objects.mark(pods=json.dumps(asked.pods, sort_keys=True)))
+    command = [python, "-E", "-s", pilot, f"{ROOT}/{box_layout.HOME}", runner]
+    notes: list[str] = []
+    for _ in range(LOOKS):
+        seen = standing.look(cluster, native_id)
+        _keep_ends(cluster, seen, keep)
+        _clear(cluster, seen)
+        with contextlib.suppress(Exists, Conflict):  # another command was first: look again
+            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command)
+            if made:
+                notes.append(made)
+            seen = standing.look(cluster, native_id)
+            return "; ".join([_summary(cluster, seen), *notes])
+    raise Unreachable(f"the Jobs of {native_id} are changed all the time by others: the same command again")
+
+
+def _open_claim(cluster: Cluster, native_id: str, pvc: Object | None) -> Object:
+    claim = pvc or cluster.get("pvc", native_id)
+    if claim is None:
+        raise RequestRefused(f"the box {native_id} has no claim in {cluster}: no worker can begin")
+    marks = marks_of(claim)
+    if ENDING in marks or objects.deleted(claim):
+        raise RequestRefused(f"the box {native_id} is being destroyed, or its claim was deleted: no worker can begin")
+    if POWER in marks:
+        raise RequestRefused(f"the box {native_id} is {marks[POWER]}: no worker begins until it is started again")
+    return claim
+
+
+def _bring(
+    cluster: Cluster, native_id: str, asked: WorkersAsked, wanted: int, seen: Standing, command: Sequence[str]
+) -> str:
+    """Brings what is missing; returns what it did. Raises Exists and Conflict where another command was first."""
+    nodes = workers_asked.nodes_of(cluster) if asked.gpu_names else None
+    body = jobs.worker_job(native_id, 1, 1, asked.pods, command, asked.placed(nodes))
+    digest = sha256_hex(canonical_json(body["spec"]["template"]))[:16]
+    done = [_take_back(cluster, job) for job in seen.open_jobs if _is_stale(job, digest, seen)]
+    if done:
+        seen = standing.look(cluster, native_id)
+    slots = seen.slots()
+    there = slots.live + slots.held + slots.queued
+    missing = min(wanted - there, 2 * asked.workers - there - slots.lost)
+    if missing <= 0:
+        return "; ".join(done)
+    same = [job for job in seen.open_jobs if marks_of(job).get(ASKED) == digest]
+    room = next((job for job in same if not (jobs.is_suspended(job) or jobs.is_queued(job))), None)
+    if room is not None:
+        count = int(room["spec"]["completions"]) + missing
+        grown = {"completions": count, "parallelism": count}
+        version = {"resourceVersion": room["metadata"]["resourceVersion"]}
+        cluster.patch("job", room["metadata"]["name"], {"metadata": version, "spec": grown})
+        return "; ".join([*done, f"{room['metadata']['name']} has {missing} more"])
+    number = max(map(jobs.number_of, seen.jobs), default=0) + 1
+    job = jobs.worker_job(native_id, number, missing, asked.pods, command, asked.placed(nodes))
+    job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
+    return "; ".join([*done, _submit(cluster, job)])
+
+
+def _submit(cluster: Cluster, job: Object) -> str:
+    name = str(job["metadata"]["name"])
+    try:
+        cluster.create("job", job)
+    except OutcomeUnknown:
+        if cluster.get("job", name) is None:
+            raise
+    except (Exists, Conflict):
+        raise
+    except RequestRefused as error:
+        raise RequestRefused(f"nothing was submitted: {pods.refused(str(error))}") from error
+    return f"submitted {job['spec']['completions']} as {name}"
+
+
+def _is_stale(job: Object, digest: str, seen: Standing) -> bool:
+    """Whether a Job asks for something else than is asked for now, and none of its pods has begun."""
+    if marks_of(job).get(ASKED, digest) == digest or jobs.is_suspended(job):
+        return False
+    return not any(_has_begun(pod) for pod in seen.of_job(job) if uid_of(pod) not in seen.ended)
+
+
+def _has_begun(pod: Object) -> bool:
+    """Whether a process of a pod may run, or may have run."""
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return False
+    told_ = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    return not all("waiting" in (one.get("state") or {}) and not one.get("restartCount") for one in told_)
+
+
+def _take_back(cluster: Cluster, job: Object) -> str:
+    """Ends a Job none of whose pods has begun. One that begins just now is told to end, and its cells are saved."""
+    name = str(job["metadata"]["name"])
+    cluster.patch("job", name, _closing(job, "asked for otherwise"))
+    return f"took back {name}, which had not begun and asks for something else than the stack does now"
+
+
+def _closing(job: Object, why: str) -> Object:
+    version = {"resourceVersion": job["metadata"]["resourceVersion"]}
+    return {"metadata": {**version, "annotations": {f"{PREFIX}{jobs.CLOSED}": why}}, "spec": {"suspend": True}}
+
+
+# -- what their ends leave
+
+
+def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
+    """Puts on record how pods ended, and then lets them go. Without `keep` they stay: they are the record."""
+    ended = {uid: pod for uid, pod in seen.ended.items() if SEEN in (pod["metadata"].get("finalizers") or ())}
+    if not ended or keep is None:
+        return
+    keep({f"{RECORDS}/{uid}.json": record_of(pod, seen.why[uid]) for uid, pod in ended.items()})
+    _let_pods_go(cluster, list(ended.values()))
+
+
+def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
+    for pod in ended:
+        let_go(cluster, "pod", str(pod["metadata"]["name"]), SEEN)
+
+
+def _clear(cluster: Cluster, seen: Standing) -> None:
+    """Deletes finished Jobs whose pods have all ended and were let go; the last one stays: its ends and logs are read
+    still."""
+    over = [job for job in seen.jobs if jobs.is_finished(job)]
+    last = jobs.newest(over)
+    for job in over:
+        own = seen.of_job(job)
+        kept = any(SEEN in (pod["metadata"].get("finalizers") or ()) for pod in own)
+        left = kept or any(uid_of(pod) not in seen.ended for pod in own)
+        deleted = objects.deleted(job)
+        if left or (job is last and not deleted):
+            continue
+        name, uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
+        cluster.delete("job", name, uid=uid, propagation="Background")
+        let_go(cluster, "job", name, jobs.HOLD)
+
+
+# -- ends them
+
+
+def end_all(cluster: Cluster, native_id: str, account: str, seconds: float, keep: Keep | None = None) -> None:
+    """Ends all workers of a box, also those that wait; none begins until `top_up`. Each is told, and has its grace.
+    Blocks until it is proved that none is left, `seconds` at most; idempotent. What proves it is kept by the pods
+    themselves, or with `keep` on the box; of a box that is being destroyed they are let go. Raises NotYetGone with
+    words; Unreachable."""
+    cluster.require(account)
+    until, none_since = time.monotonic() + seconds, 0.0
+    while True:
+        seen = standing.look(cluster, native_id)
+        left = [*_suspended(cluster, seen), *_told_to_end(cluster, seen)]
+        if left:
+            none_since = 0.0
+        elif none_since and time.monotonic() - none_since >= SURE_SECONDS:
+            break
+        none_since = none_since or (0.0 if left else time.monotonic())
+        if time.monotonic() > until:
+            more = f" and {len(left) - MOST_NAMED} more" if left[MOST_NAMED:] else ""
+            raise NotYetGone(
+                f"the workers of {native_id} were told to end, and that is not proved yet: "
+                f"{'; '.join(left[:MOST_NAMED])}{more}. Next: the same command again"
+            )
+        time.sleep(POLL_SECONDS)
+    _keep_ends(cluster, seen, keep)
+    claim = cluster.get("pvc", native_id)
+    if claim is None or ENDING in marks_of(claim):
+        ended = list(seen.ended.values())
+        _let_pods_go(cluster, ended)
+        for pod in ended:
+            cluster.delete("pod", str(pod["metadata"]["name"]), uid=uid_of(pod))
+
+
+def _suspended(cluster: Cluster, seen: Standing) -> list[str]:
+    """Sees to it that no Job brings another pod. Returns which may still do so, in words."""
+    left: list[str] = []
+    for job in seen.jobs:
+        name = str(job["metadata"]["name"])
+        if not jobs.is_finished(job):
+            with contextlib.suppress(Conflict):
+                cluster.patch("job", name, _closing(job, "its workers were ended"))
+            left.append(f"{name} was just suspended")
+        elif jobs.CLOSED in marks_of(job) and not _stands(job):
+            left.append(f"{name} is suspended, and the cluster's Job controller has not taken notice")
+    return left
+
+
+def _stands(job: Object) -> bool:
+    """Whether the Job controller brings no pod of it any more, as it says itself."""
+    known = any(jobs.condition(job, kind) for kind in ("Suspended", "Complete", "Failed"))
+    return known or objects.deleted(job)
+
+
+def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
+    """Sees to it that each pod is told to end. Returns those whose end is not proved, in words."""
+    for uid, pod in seen.at_work.items():
+        cluster.delete("pod", str(pod["metadata"]["name"]), uid=uid)
+    return [f"{seen.why[uid_of(pod)]}{_way_on(seen, pod)}" for pod in seen.may_run]
+
+
+def _way_on(seen: Standing, pod: Object) -> str:
+    """What a person can do about a pod whose node does not answer."""
+    uid, name = uid_of(pod), str(pod["metadata"]["name"])
+    if uid not in seen.lost:
+        return ""
+    node = str((pod.get("spec") or {}).get("nodeName") or "NODE")
+    if "not in the cluster" in seen.why[uid]:
+        how = f'kubectl annotate pod {name} {ends.SAW}="what you saw"'
+    else:
+        how = f"kubectl taint nodes {node} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    return (
+        f" (once it answers this is settled by itself; once you have seen that it is off: `{how}`, and for its cells "
+        f'`sweepctl confirm worker BOX {uid}.0 --saw "…"`)'
+    )
+
+
+# -- says how it is with them
+
+
+def at_work(cluster: Cluster, native_id: str) -> bool:
+    """Whether a worker of the box runs, or will by itself, or may; also where that can't be known. Never raises what a
+    cluster can cause."""
+    try:
+        seen = standing.look(cluster, native_id)
+    except PlatformError:
+        return True
+    slots = seen.slots()
+    return bool(seen.may_run or slots.live or slots.queued)
+
+
+def told(cluster: Cluster, native_id: str, account: str, keep: Keep | None = None) -> dict[str, Any]:
+    """The box's workers, for people: see `Scheduled.workers`. A task's `name` is its pod's uid, as the names of workers
+    have it. Beside that `lost`: of how many the end is not known. `keep`: puts on record how pods ended. Raises
+    Unreachable."""
+    cluster.require(account)
+    seen = standing.look(cluster, native_id)
+    _keep_ends(cluster, seen, keep)
+    slots = seen.slots()
+    shown = [*seen.may_run, *(pod for pod in seen.ended.values() if _is_of_last(seen, pod))]
+    events = _events_of(cluster, seen)
+    return {
+        "tasks": [_task(seen, pod, events.get(uid_of(pod), [])) for pod in shown],
+        "before": None,
+        "at_work": slots.live + slots.queued,
+        "held": slots.held,
+        "lost": len(seen.lost),
+        "words": _summary(cluster, seen, events),
+    }
+
+
+def _is_of_last(seen: Standing, pod: Object) -> bool:
+    last = jobs.newest(seen.jobs)
+    kept = SEEN in (pod["metadata"].get("finalizers") or ())
+    return kept or (last is not None and jobs.owner_of(pod) == last["metadata"]["uid"])
+
+
+def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    uid, status = uid_of(pod), pod.get("status") or {}
+    state = "RUNNING" if status.get("phase") == "Running" else "PENDING"
+    if uid in seen.lost:
+        state = "LOST"
+    found: dict[str, Any] = {
+        "name": uid,
+        "state": state,
+        "try": 0,
+        "starts": None,
+        "node": str((pod.get("spec") or {}).get("nodeName") or ""),
+        "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
+    }
+    if uid in seen.ended:
+        code = next(iter(_exits(pod)), "")
+        ending = pods.ending(pod)
+        kind = "OOMKilled" if ends.starved(pod) else str(status.get("reason") or status.get("phase") or "ended")
+        return {**found, "state": kind, "words": "" if code == "0" else ending, "exit": code}
+    if state == "PENDING":
+        found["words"] = pods.waiting(pod, events)
+    return found
+
+
+def _exits(pod: Object) -> list[str]:
+    told_ = (pod.get("status") or {}).get("containerStatuses") or ()
+    found = [((one.get("state") or {}).get("terminated") or {}).get("exitCode") for one in told_]
+    return [str(code) for code in found if code is not None]
+
+
+def _events_of(cluster: Cluster, seen: Standing) -> dict[str, list[Object]]:
+    """Events of some pods that wait. Where they can't be read, what is said without them is less."""
+    found: dict[str, list[Object]] = {}
+    waiting = [pod for pod in seen.at_work.values() if (pod.get("status") or {}).get("phase") != "Running"]
+    for pod in waiting[:MOST_EVENTS]:
+        with contextlib.suppress(PlatformError):
+            found[uid_of(pod)] = cluster.events(str(pod["metadata"]["name"]))
+    return found
+
+
+def _summary(cluster: Cluster, seen: Standing, events: Mapping[str, list[Object]] | None = None) -> str:
+    """All of it in one line: how many run, how many wait and why, what ended badly, and what to do about it."""
+    events = _events_of(cluster, seen) if events is None else events
+    slots = seen.slots()
+    run = [pod for pod in seen.at_work.values() if (pod.get("status") or {}).get("phase") == "Running"]
+    waiting = [pod for pod in seen.at_work.values() if pod not in run]
+    parts: list[str] = []
+    if slots.live or run:
+        wait = max(slots.live - len(run), len(waiting))
+        why = dict.fromkeys(filter(None, (pods.waiting(pod, events.get(uid_of(pod), [])) for pod in waiting)))
+        reasons = f" ({'; '.join(list(why)[:2])})" if why else ""
+        parts.append(f"{len(run)} workers run, {wait} wait{reasons}")
+    parts += [f"{len(seen.leaving)} just end"] if seen.leaving else []
+    parts += list(dict.fromkeys(_of_jobs(cluster, seen)))
+    parts += [f"{seen.why[uid]}{_way_on(seen, pod)}" for uid, pod in list(seen.lost.items())[:MOST_NAMED]]
+    parts += [f"{len(seen.lost) - MOST_NAMED} more like it"] if len(seen.lost) > MOST_NAMED else []
+    parts += _bad_ends(seen)
+    return "; ".join(parts) or "no worker is there"
+
+
+def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
+    """Jobs that a person or Kueue keeps from beginning, that get no pods, or that were deleted by hand."""
+    parts: list[str] = []
+    for job in seen.jobs:
+        name, there = str(job["metadata"]["name"]), jobs.open_indices(job)
+        own = [pod for pod in seen.of_job(job) if uid_of(pod) not in seen.ended]
+        if objects.deleted(job) and own:
+            parts.append(f"{name} was deleted by hand: its pods end, or go on as they are, and none follows them")
+        elif there and jobs.is_suspended(job):
+            held = (
+                f'is suspended by a person, and left so: kubectl patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''
+            )
+            parts.append(f"{name} {'waits in its queue of Kueue' if jobs.is_queued(job) else held}")
+        elif len(there) > len(own):
+            with contextlib.suppress(PlatformError):
+                if why := pods.job_words(cluster.events(name)):
+                    parts.append(f"{name} gets no pod: {why}")
+    return parts
+
+
+def _bad_ends(seen: Standing) -> list[str]:
+    """How pods of the last Job ended, where there is something to do about it: each kind once."""
+    found: dict[str, str] = {}
+    for pod in seen.ended.values():
+        if _is_of_last(seen, pod) and "0" not in _exits(pod)[:1]:
+            found.setdefault(pods.ending(pod), str(pod["metadata"]["name"]))
+    return [f"{name} {ending}" for ending, name in found.items()][:MOST_NAMED]
