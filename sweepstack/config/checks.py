@@ -61,7 +61,7 @@ def cross_checks(
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts with the same path, placeholders that no cell fills, and the like."""
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
-    found += several_nodes(values)
+    found += [*several_nodes(values), *_of_platforms(values)]
     if roster is not None:
         found += [*_placeholders(values, roster), *_own_files(values, roster)]
     return mistakes_of(found, document, at)
@@ -279,6 +279,13 @@ def several_nodes(values: dict[str, Any]) -> RawMistakes:
     named = isinstance(boxes, dict) and any(isinstance(box, dict) and "peers" in box for box in boxes.values())
     module = module_of("nodes", "config") if asked or named else None
     return cast(RawMistakes, import_module(module).mistakes(values) if module is not None else iter(()))
+
+
+def _of_platforms(values: dict[str, Any]) -> RawMistakes:
+    """What extensions that are adapters say of `overrides`."""
+    for name in _mapping(values.get("overrides")):
+        if (module := module_of(str(name).replace("-", "_"), "config")) is not None:
+            yield from import_module(module).mistakes(values)
 
 
 def given(values: dict[str, Any], roster: Roster) -> RawMistakes:

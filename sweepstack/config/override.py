@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from sweepstack.config.pods import ContextName, ObjectName, PodFields, QualifiedName, Tolerations
+from sweepstack.config.pods import ContextName, ObjectName, QualifiedName, Tolerations
 from sweepstack.config.types import (
     Count,
     Day,
@@ -113,7 +113,7 @@ class Override(Shape):
     gpu_label: QualifiedName | None = None
     """on a cluster of pods: the label of nodes that has the name of their GPUs, which `resources.gpu.name` is compared
     with; by default `nvidia.com/gpu.product`"""
-    pod: PodFields = Field(default_factory=dict)
+    pod: dict[str, Any] = Field(default_factory=dict)
     """on a cluster of pods: further fields of the pods, as the API spells them: `{nodeSelector: {disk: ssd}}`. What
     sweepstack sets itself is refused, with the key that sets it"""
 

@@ -13,12 +13,12 @@ from typing import Any, cast
 from sweepstack.billing.gpu_hours import HOUR, Rate
 from sweepstack.config.model import BoxConfig
 from sweepstack.config.override import Override
+from sweepstack.config.pods import POD_KEYS
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.lease_terms import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.profiles import pods
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources
 
@@ -28,12 +28,25 @@ WIPED = re.compile(r"\$\{?(SLURM_)?TMPDIR\b")
 """The folder that a node gives a job, and takes away with it."""
 
 
+def of_pods(profile: Profile) -> Any:
+    """What the adapter says of a stack file (`config.py` of its folder), where workers are pods; else None."""
+    module = module_of(profile.adapter, "config")
+    return import_module(module) if module is not None else None
+
+
+def storage_input(config: StackConfig, profile: Profile, resources: Resources) -> dict[str, Any]:
+    """What a box has itself, besides its workers: the storage that pods mount."""
+    own = of_pods(profile)
+    return dict(own.claim(config, resources)) if own is not None else {}
+
+
 def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resources: Resources) -> dict[str, Any]:
     """What each worker of a box asks for, as the queue's input; empty where it is no cluster. What was not asked for is
     left out."""
     if not profile.scheduled:
         return {}
-    gpu, told = resources.gpu, resources.of_cluster if not profile.of_pods else {}
+    own = of_pods(profile)
+    gpu, told = resources.gpu, resources.of_cluster if own is None else {}
     grace, override = config.job.grace, config.overrides.get(profile.platform)
     asked: dict[str, Any] = {
         "workers": box.workers,
@@ -46,7 +59,7 @@ def scheduler_input(config: StackConfig, profile: Profile, box: BoxConfig, resou
         "memory_bytes": parse_size(resources.memory).bytes if resources.memory else None,
         "price_per_gpu_hour": override.price_per_gpu_hour if override is not None else None,
         "gpu_hours": override.gpu_hours if override is not None else None,
-        "pods": pods.pods_input(config, profile),
+        "pods": own.pods(config) if own is not None else None,
     }
     found = {key: value for key, value in asked.items() if value}
     return {"workers": 1, **found, **({} if grace is None else {"grace_seconds": parse_duration(grace)})}
@@ -56,18 +69,19 @@ def problems(config: StackConfig, profile: Profile) -> list[str]:
     """Keys that this platform can't follow."""
     override = config.overrides.get(profile.platform)
     told = [key for key in GPU_HOURS if override is not None and getattr(override, key) is not None]
-    own = pods.problems(config, profile)
+    own = of_pods(profile)
+    found: list[str] = own.problems(config, profile) if own is not None else []
+    if own is None and override is not None:
+        keys = ", ".join(key for key in POD_KEYS if getattr(override, key))
+        found += [f"overrides.{profile.platform}: {keys} is for a cluster of pods: leave it out"] if keys else []
     if profile.scheduled:
-        return [*own, *_lease(config), *(_gpu_hours(config, override, told) if override is not None and told else ())]
-    return (
-        own
-        + [f"overrides.{profile.platform}.{key} is for clusters, whose jobs hold GPUs: leave it out" for key in told]
-        + [
-            f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
-            for name, box in config.boxes.items()
-            if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
-        ]
-    )
+        return [*found, *_lease(config), *(_gpu_hours(config, override, told) if override is not None and told else ())]
+    found += [f"overrides.{profile.platform}.{key} is for clusters, whose jobs hold GPUs: leave it out" for key in told]
+    return found + [
+        f"boxes.{name}.workers is for clusters; one runner runs the cells of a box here, job.slots at once"
+        for name, box in config.boxes.items()
+        if box.workers is not None and box.want != "gone" and len(config.candidates) == 1
+    ]
 
 
 def _gpu_hours(config: StackConfig, override: Override, told: list[str]) -> Iterator[str]:
@@ -122,7 +136,8 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         override = config.overrides.get(profile.platform)
         purge = override.purge_days if override is not None else None
         found = [f"{profile.platform}: its site removes files that were not used for {purge} days: pull before that"]
-        found = [*(found if purge is not None else []), *pods.notes(config, profile)]
+        found = found if purge is not None else []
+        found += own.notes(config, profile) if (own := of_pods(profile)) is not None else []
         found += [
             f"{profile.platform}: {where} speaks of $TMPDIR, which a node wipes when a worker ends, also at its wall: "
             "what has to outlast that goes to {out}, checkpoints to $SWEEPSTACK_CHECKPOINT_DIR"

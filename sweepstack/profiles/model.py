@@ -321,11 +321,6 @@ class Profile(Fact):
         ]
 
     @property
-    def of_pods(self) -> bool:
-        """Whether it is a cluster whose workers are pods: it is reached through its API, and through no login node."""
-        return self.kind == "kubernetes"
-
-    @property
     def believed_lag(self) -> float:
         """`list_lag` in seconds, with the default where it is not known."""
         return LIST_LAG_SECONDS if self.list_lag is None else self.list_lag

@@ -143,7 +143,7 @@ class Plan:
     refused_new: ConfigError | None = None
     """`StackConfig.refused_new`."""
     cluster: str = ""
-    """The address of the cluster whose pods are the workers (`sweepstack.profiles.pods.address_of`); else ""."""
+    """The address of the cluster whose pods are the workers; else ""."""
 
     @property
     def lease_words(self) -> tuple[str, ...]:

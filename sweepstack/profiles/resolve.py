@@ -30,7 +30,7 @@ from sweepstack.onbox.common.canonical import DIGEST_PREFIX
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.nodes import NODES
 from sweepstack.onbox.common.units import parse_duration, parse_size
-from sweepstack.profiles import clusters, dated_facts, dates, pods
+from sweepstack.profiles import clusters, dated_facts, dates
 from sweepstack.profiles.box_end import teardown_facts, unstoppable
 from sweepstack.profiles.clusters import node_problems, slots_of
 from sweepstack.profiles.hosts import (
@@ -236,7 +236,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
         refused_new=config.refused_new,
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
-        cluster=pods.address_of(config, profile),
+        cluster=own.address(config) if (own := clusters.of_pods(profile)) is not None else "",
     )
 
 
@@ -344,7 +344,7 @@ def _box(config: StackConfig, profile: Profile, name: str, cells: tuple[Cell, ..
         name,
         cells,
         box.want,
-        pods.claim_input(config, profile, resources) if profile.scheduled else resources.as_inputs(),
+        clusters.storage_input(config, profile, resources) if profile.scheduled else resources.as_inputs(),
         slots_of(config, gpus),
         gpus,
         placed.model_dump(mode="json", exclude={"on"}) if placed is not None else None,

@@ -38,6 +38,7 @@ def test_only_what_nobody_types_is_ignored() -> None:
         "Box.ignore_balance",  # asked when a box is rented
         "Box.dry_run",
         "Box.claims",  # asked when a box is made
+        "Box.pods",  # read when a box is made; of its workers the queue shows a change
         "Box.leaving",  # asked when a box is rented
         "Box.list_lag",
         "Box.live",

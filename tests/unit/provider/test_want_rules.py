@@ -36,7 +36,7 @@ from sweepstack.provider.resources.teardown import context_of
 from sweepstack.status.engine.state import StackState
 from tests.unit.entries import identity_entry
 from tests.unit.provider.plain_box import SEEN, state_of
-from tests.unit.provider.support import IDENTITY, STACK, Sweep
+from tests.unit.provider.support import BOX, IDENTITY, STACK, Sweep
 from tests.unit.teardown.support import NOW
 
 
@@ -151,6 +151,24 @@ def test_a_request_that_this_machine_remembers_is_on_record_and_not_sent_again(
     (birth,) = sweep.store.births()
     assert birth.asked_at == NOW
     assert f"what was asked for at {NOW:%Y-%m-%d %H:%M} UTC may be there, and bill" in str(said)
+
+
+def test_what_the_pods_are_like_goes_to_the_adapter_and_replaces_no_box(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the storage is stands among the box's own resources."""
+    seen: list[BoxRequest] = []
+
+    def create(self: LocalPlatform, request: BoxRequest, wait: Wait) -> BoxRecord:
+        seen.append(request)
+        raise RequestRefused("no")
+
+    monkeypatch.setattr(LocalPlatform, "create", create)
+    inputs = sweep.box_inputs(resources={"disk": "20GB"}, pods={"image": "me/train:1", "tolerations": [{"key": "a"}]})
+    with pytest.raises(RequestRefused):
+        BOX.create(sweep.op("Box"), inputs)
+    assert seen[0].resources == {"disk": "20GB", "pods": {"image": "me/train:1", "tolerations": [{"key": "a"}]}}
+    assert inputs.resources == {"disk": "20GB"}
 
 
 def test_what_can_t_be_put_on_record_is_not_asked_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
