@@ -1,4 +1,4 @@
-"""A box that is reached by SSH: all requests go through our agent on the box.
+"""A box that is reached over a connection, by SSH above all: all requests go through our agent on the box.
 
 See `agent`; the connection is OpenSSH's. A person's shell or command on the box and a forwarded port go over it, too.
 Many small files are fetched in one request: a round trip and a flush for each would be most of the time of a pull.
@@ -25,7 +25,7 @@ from sweepstack.channel.pinned_keys import Pin
 from sweepstack.channel.prefetch import READS, Answers, Question
 from sweepstack.channel.ssh import keys as ssh_keys
 from sweepstack.channel.ssh.link import MOST_ANSWER, Link, said_last, wrong_key
-from sweepstack.channel.ssh.links import Links, shared
+from sweepstack.channel.ssh.links import Links, SshLinks, shared
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.agent.agent import MOST_READ
 from sweepstack.onbox.agent.channel import BoxProcess, DirEntry, Listing, Other, SshEndpoint, safe_parts
@@ -49,10 +49,9 @@ FLUSHERS = 8
 """Flushes at once: a disk that is asked for several does them together."""
 
 
-class SshChannel:
-    """See `onbox.agent.channel.Channel`. `root`: the folder on the box below which box-relative paths lie; `mounts`:
-    box-relative path → where a volume's content lies on the box. One that lies at its own place below `root` has to be
-    mounted there.
+class AgentChannel:
+    """See `onbox.agent.channel.Channel`, of which `attach` and `reach` are left to each kind of way. `root`: the folder
+    on the box below which box-relative paths lie.
 
     Cheap to make, and nothing is connected before the first call. Connections stay open for a minute, and all channels
     of this process that go the same way share them, so that a call costs one round trip; `close` ends them for all.
@@ -62,32 +61,18 @@ class SshChannel:
     def __init__(
         self,
         native_id: str,
-        endpoint: SshEndpoint,
-        *,
-        root: str = ROOT,
-        mounts: Mapping[str, str] | None = None,
-        key: ssh_keys.SshKey | None = None,
-        python: str = "python3",
-        host_keys: Path | None = None,
-        config: str = "none",
+        links: Links,
+        root: str,
+        settings: Mapping[str, Any] | None = None,
         closed: Callable[[], str] | None = None,
-        links: Links | None = None,
         answers: Answers | None = None,
     ) -> None:
-        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. `answers`: what it said
-        already of what will be asked. Raises NotAuthorized without a key."""
+        """`settings`: the box, for an agent that serves more than this one; None where it serves no other. `answers`:
+        what it said already of what will be asked."""
         self.native_id = native_id
-        self.endpoint = endpoint
         self.root = root
         self._closed = closed
-        settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
-        self._settings = settings
-        self._command = python
-        self._about = {"native_id": native_id, **settings} if links is not None else None
-        if links is None:
-            pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
-            way = Way(endpoint, key or ssh_keys.choose(), pin, config)
-            links = shared(way, native_id, settings, python)
+        self._about = {"native_id": native_id, **settings} if settings is not None else None
         self._links = links
         self._answers = Answers() if answers is None else answers  # one that knows nothing is false
 
@@ -110,16 +95,6 @@ class SshChannel:
         if not self._links.python:
             self._ask("ping")
         return self._links.skew
-
-    @property
-    def way(self) -> Way:
-        """How the box is reached."""
-        return self._links.way
-
-    @property
-    def pin(self) -> Pin:
-        """The host key that the box has to show."""
-        return self._links.way.pin
 
     def prepare(self) -> None:
         """Makes the box's root where it is not there. Only for the code that made the box, once it runs: later on, a
@@ -309,26 +284,6 @@ class SshChannel:
             self._nonsense()
         return Completed(code, data[:out], data[out:])
 
-    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
-        self._must_run()
-        if cwd:
-            safe_parts(cwd)
-        self._links.first_contact()
-        settings = {
-            "native_id": self.native_id,
-            "root": self.root,
-            "argv": list(argv),
-            "cwd": cwd,
-            "terminal": terminal,
-        }
-        return attach_shell(self._links.way, settings, self._command, proxied=self.endpoint.proxied)
-
-    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
-        self._must_copy("forward a port")
-        self._must_run()
-        self._links.first_contact()
-        return reach_port(self._links.way, port, local, say or _silent_text)
-
     def processes(self) -> list[BoxProcess]:
         found = self._ask("processes")
         try:
@@ -368,12 +323,7 @@ class SshChannel:
         return self._links.ask(do, again=again, about=self._about)
 
     def _must_copy(self, what: str) -> None:
-        if self.endpoint.proxied:
-            raise Unsupported(
-                f"{self.native_id} is reached through its platform's relay ({self.endpoint.host}), which passes a "
-                f"terminal and nothing else: it can't {what}. Give the box a public port for SSH, or use "
-                f"`sweepctl ssh BOX`"
-            )
+        """Raises Unsupported where this way passes a terminal and nothing else."""
 
     def _must_run(self) -> None:
         self._answers.clear()
@@ -400,6 +350,78 @@ class SshChannel:
 
     def _nonsense(self) -> NoReturn:
         raise Unreachable(f"{self.native_id} gave an answer that can't be one: nothing of it is believed")
+
+
+class SshChannel(AgentChannel):
+    """A box that is reached by SSH. `mounts`: box-relative path → where a volume's content lies on the box. One that
+    lies at its own place below `root` has to be mounted there."""
+
+    _links: SshLinks
+
+    def __init__(
+        self,
+        native_id: str,
+        endpoint: SshEndpoint,
+        *,
+        root: str = ROOT,
+        mounts: Mapping[str, str] | None = None,
+        key: ssh_keys.SshKey | None = None,
+        python: str = "python3",
+        host_keys: Path | None = None,
+        config: str = "none",
+        closed: Callable[[], str] | None = None,
+        links: SshLinks | None = None,
+        answers: Answers | None = None,
+    ) -> None:
+        """`links`: to an agent that serves more than this box; `endpoint` is then theirs. `answers`: what it said
+        already of what will be asked. Raises NotAuthorized without a key."""
+        self.endpoint = endpoint
+        self._command = python
+        settings = {"root": root, "mounts": {path: str(PurePosixPath(to)) for path, to in (mounts or {}).items()}}
+        if links is not None:
+            super().__init__(native_id, links, root, settings, closed, answers)
+            return
+        pin = Pin(endpoint.known_as or native_id, endpoint.start, host_keys)
+        way = Way(endpoint, key or ssh_keys.choose(), pin, config)
+        super().__init__(native_id, shared(way, native_id, settings, python), root, None, closed, answers)
+
+    @property
+    def way(self) -> Way:
+        """How the box is reached."""
+        return self._links.way
+
+    @property
+    def pin(self) -> Pin:
+        """The host key that the box has to show."""
+        return self._links.way.pin
+
+    def attach(self, argv: Sequence[str], *, cwd: str = "", terminal: bool = False) -> int:
+        self._must_run()
+        if cwd:
+            safe_parts(cwd)
+        self._links.first_contact()
+        settings = {
+            "native_id": self.native_id,
+            "root": self.root,
+            "argv": list(argv),
+            "cwd": cwd,
+            "terminal": terminal,
+        }
+        return attach_shell(self._links.way, settings, self._command, proxied=self.endpoint.proxied)
+
+    def reach(self, port: int, local: int, say: Callable[[str], None] | None = None) -> str:
+        self._must_copy("forward a port")
+        self._must_run()
+        self._links.first_contact()
+        return reach_port(self._links.way, port, local, say or _silent_text)
+
+    def _must_copy(self, what: str) -> None:
+        if self.endpoint.proxied:
+            raise Unsupported(
+                f"{self.native_id} is reached through its platform's relay ({self.endpoint.host}), which passes a "
+                f"terminal and nothing else: it can't {what}. Give the box a public port for SSH, or use "
+                f"`sweepctl ssh BOX`"
+            )
 
 
 def _exactly(source: Path, size: int) -> Iterable[bytes]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sweepstack.channel import agent_source
 from sweepstack.channel.pinned_keys import HostKeyChanged, changed
@@ -63,13 +63,30 @@ class Silence(Unreachable):
     """No answer came within the deadline, and neither side said why."""
 
 
+class AgentWay(Protocol):
+    """How the machine is reached on which an agent is started: by SSH, or by what an adapter has instead."""
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """All that makes one way differ from another."""
+        ...
+
+    def forget_connection(self) -> None:
+        """Makes the next link connect anew: what several share seems dead. Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Ends what several links share. Idempotent."""
+        ...
+
+
 class Link:
     """An agent that answers. For one thread at a time. Once anything is raised but what the box answered, it is broken:
     `healthy` is False, and whatever was asked may or may not have happened."""
 
     def __init__(
         self,
-        way: Way,
+        way: AgentWay,
         native_id: str,
         settings: Mapping[str, Any],
         python: str,
@@ -87,13 +104,7 @@ class Link:
         """Was it idle before it was asked? Then it may have been dead already."""
         nonce = secrets.token_hex(16)
         sent = program({**settings, "native_id": native_id, "nonce": nonce})
-        self._process = subprocess.Popen(
-            [*way.command("-T"), agent_source.reading(python)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # an interrupt at the terminal is ours to hand on
-        )
+        self._process = self._started(agent_source.reading(python))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -298,19 +309,49 @@ class Link:
             self._read_some(ends, START_SECONDS)
         del self._buffer[: self._buffer.index(mark) + len(mark)]
 
-    # -- why there is no answer
+    # -- what each kind of way has of its own
+
+    def _started(self, remote: str) -> subprocess.Popen[bytes]:
+        """A process whose stdin, stdout and stderr, three pipes, are those of the shell command `remote` over there.
+        Raises what __init__ does."""
+        raise NotImplementedError
 
     def _where(self) -> str:
-        return f"{self._id} at {self._way.endpoint.host}:{self._way.endpoint.port}"
+        """The box, and how it is reached, in words."""
+        raise NotImplementedError
+
+    def _verdict(self, code: int | None, said: str) -> PlatformError:
+        """Why the process ended: its exit code, and the end of its stderr."""
+        raise NotImplementedError
+
+    # -- why there is no answer
 
     def _lost(self) -> PlatformError:
-        """Why the connection ended. Waits for ssh to say so, a moment."""
+        """Why the connection ended. Waits for the process to say so, a moment."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         with contextlib.suppress(OSError):
             said = os.read(self._said_by, 1 << 16)[-SAID_BYTES:].decode("utf-8", "replace").strip()
             return self._verdict(self._process.poll(), said)
         return self._verdict(self._process.poll(), "")
+
+
+class SshLink(Link):
+    """An agent that is reached by SSH."""
+
+    _way: Way
+
+    def _started(self, remote: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self._way.command("-T"), remote],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # an interrupt at the terminal is ours to hand on
+        )
+
+    def _where(self) -> str:
+        return f"{self._id} at {self._way.endpoint.host}:{self._way.endpoint.port}"
 
     def _verdict(self, code: int | None, said: str) -> PlatformError:
         said = explained(self._way, said) if code == LOST else said

@@ -15,7 +15,7 @@ from sweepstack.channel import agent_source
 from sweepstack.channel.pinned_keys import HostKeyChanged
 from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.channel.ssh import pin_host_key
-from sweepstack.channel.ssh.link import Link, Silence
+from sweepstack.channel.ssh.link import AgentWay, Link, Silence, SshLink
 from sweepstack.channel.ssh.options import Way
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError, Unreachable
 
@@ -32,7 +32,7 @@ _BUSY = ("Connection reset by", "Connection closed by", "kex_exchange_identifica
 T = TypeVar("T")
 
 
-_SHARED: dict[str, Links] = {}
+_SHARED: dict[str, SshLinks] = {}
 _SHARING = threading.Lock()
 
 
@@ -42,24 +42,24 @@ def shared(
     settings: Mapping[str, Any],
     python: str,
     program: Callable[[Mapping[str, Any]], bytes] = agent_source.agent,
-) -> Links:
+) -> SshLinks:
     """The connections of this process to this box, this way: every channel to it that is made has the same ones."""
     name = repr((way.facts, native_id, json.dumps(dict(settings), sort_keys=True), python, program.__module__))
     with _SHARING:
         if name not in _SHARED:
-            connect = partial(Link, native_id=native_id, settings=settings, python=python, program=program)
-            _SHARED[name] = Links(way, connect)
+            connect = partial(SshLink, native_id=native_id, settings=settings, python=python, program=program)
+            _SHARED[name] = SshLinks(way, connect)
         return _SHARED[name]
 
 
 class Links:
     """Connections to one box. Threads share it; a process that was forked makes its own."""
 
-    def __init__(self, way: Way, connect: Callable[[Way], Link]) -> None:
+    def __init__(self, way: AgentWay, connect: Callable[[Any], Link]) -> None:
         """`connect` makes one more of them, to whatever answers over there."""
         self.way = way
         self._make = connect
-        self._look_again: Callable[[], Way] | None = None
+        self._look_again: Callable[[], AgentWay] | None = None
         self._advice, self._follows = "", False
         self._idle: list[Link] = []
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Links:
         try:
             return self._ask(do, again, about)
         except Silence as error:
-            raise Unreachable(f"{error}{ssh_mtu.advice(self.way)}") from error
+            raise Unreachable(f"{error}{self._on_silence()}") from error
 
     def _ask(self, do: Callable[[Link], T], again: bool, about: Mapping[str, Any] | None) -> T:
         with self._room:
@@ -96,7 +96,7 @@ class Links:
             with self._borrowed(about, proved=True, fresh=True) as link:
                 return do(link)
 
-    def follow(self, look_again: Callable[[], Way] | None, advice: str, *, known: bool) -> None:
+    def follow(self, look_again: Callable[[], AgentWay] | None, advice: str, *, known: bool) -> None:
         """Looks for the box elsewhere, from now on, where nothing of ours answers at its address. `look_again`: the way
         by what is said now; None: it keeps its address. `advice`: a sentence for the error where that is no other one,
         or "". `known`: whether its platform's profile says so; then that holds for all that share these connections.
@@ -113,8 +113,8 @@ class Links:
         self.way.close()
 
     def first_contact(self) -> None:
-        """Pins the host key where none is. Raises Unreachable; HostKeyChanged when another command pinned another."""
-        pin_host_key.first(self.way)
+        """What comes before the first connection of all (`_meet`). Raises Unreachable, HostKeyChanged."""
+        self._meet(self.way)
 
     @contextlib.contextmanager
     def _borrowed(self, about: Mapping[str, Any] | None, *, proved: bool, fresh: bool = False) -> Iterator[Link]:
@@ -165,7 +165,7 @@ class Links:
                 raise
         return self._connect_to(self.way)
 
-    def _moved(self, tried: Way) -> bool:
+    def _moved(self, tried: AgentWay) -> bool:
         """Whether the box is to be looked for elsewhere than at `tried`: then `way` says where."""
         if self._look_again is None:
             return False
@@ -177,8 +177,8 @@ class Links:
                     return False  # the error that it had says more
             return self.way.facts != tried.facts
 
-    def _connect_to(self, way: Way) -> Link:
-        pin_host_key.first(way)
+    def _connect_to(self, way: AgentWay) -> Link:
+        self._meet(way)
         for pause in (*PAUSES, None):
             try:
                 link = self._make(way)
@@ -190,3 +190,25 @@ class Links:
                     raise
                 time.sleep(pause)
         raise AssertionError("unreachable")
+
+    # -- what each kind of way has of its own
+
+    def _meet(self, way: Any) -> None:
+        """Before each connection: nothing, unless a kind has a first contact."""
+
+    def _on_silence(self) -> str:
+        """To be added to the words about a box from which nothing came; "" for nothing."""
+        return ""
+
+
+class SshLinks(Links):
+    """Connections by SSH."""
+
+    way: Way
+
+    def _meet(self, way: Way) -> None:
+        """Pins the host key where none is. Raises Unreachable; HostKeyChanged when another command pinned another."""
+        pin_host_key.first(way)
+
+    def _on_silence(self) -> str:
+        return ssh_mtu.advice(self.way)

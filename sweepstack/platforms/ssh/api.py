@@ -13,7 +13,7 @@ from sweepstack.channel.host_address import HostAddress
 from sweepstack.channel.prefetch import Answers, PrefetchedAnswer, Question
 from sweepstack.channel.ssh import route as ssh_route
 from sweepstack.channel.ssh.link import Link
-from sweepstack.channel.ssh.links import Links, shared
+from sweepstack.channel.ssh.links import SshLinks, shared
 from sweepstack.channel.ssh.options import Way
 from sweepstack.core.box_end import STAYS, Moves
 from sweepstack.onbox.common import errors
@@ -60,7 +60,7 @@ class Caller:
         self.address, self.grace, self._moves = address, grace, moves
         self._source, self._reads = source or program, reads
         self._python, self._lock = python, threading.Lock()
-        self._links: Links | None = None
+        self._links: SshLinks | None = None
         self._known = Answers()
         self._boxes: dict[tuple[str, str], Answers] = {}
 
@@ -169,7 +169,7 @@ class Caller:
         if links is not None:
             links.close()
 
-    def connections(self) -> Links:
+    def connections(self) -> SshLinks:
         """The connections to the agent that serves the host and every box on it. All callers of this process share
         them."""
         with self._lock:

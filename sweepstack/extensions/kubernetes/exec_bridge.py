@@ -1,0 +1,525 @@
+"""Runs one command in a pod as `ssh` runs one on a host: this process's stdin, stdout and stderr are the command's.
+
+A program of its own, which imports next to nothing but the standard library, so that it starts at once. What it needs
+is read from a descriptor that its only argument names, as JSON (`Facts`): a token in an argument could be read by all.
+It speaks to the API server's `exec` by websocket (`v5.channel.k8s.io`; `v4` on servers before 1.30, which can't be told
+that the input has ended). One thread, bounded memory: what is not taken on one side is not read on the other.
+
+Ends with the command's exit code; 255 and one line (on stderr, or in the file `report`) where the pod can't be reached,
+or the connection breaks: what runs in the pod then sees its input end.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import ssl
+import struct
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from sweepstack.onbox.common.errors import Unreachable
+
+Facts = dict[str, Any]
+"""`host`, `path` (with its query), `headers`, `ca`, `cert`, `key`, `verify`, `server_name`, `proxy`: see `ExecFacts`.
+`own`: stdin, stdout and stderr are ours alone, and the other side takes its input as it comes. `terminal`: they are a
+person's terminal. `report`: the file for our own words, "" for stderr."""
+
+LOST, CUT = 255, 141
+"""Exit codes: the connection is lost; what reads our stdout is gone."""
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+CONNECT_SECONDS = 30.0
+"""For all of it: the connection, TLS and the server's answer."""
+PING_SECONDS, DEAD_SECONDS = 10.0, 30.0
+"""Where nothing is heard for so long, the server is asked; and given up."""
+LAST_SECONDS = 5.0
+"""From the command's end to the connection's."""
+CHUNK, HIGH = 1 << 15, 1 << 20
+MOST_WORDS, MOST_HEAD = 1 << 16, 1 << 16
+PIPE_BUF = 4096
+"""So much can be written without blocking to a pipe that has room."""
+ACCEPTED = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+TEXT, BINARY, BYE, PING, PONG = 1, 2, 8, 9, 10
+
+
+# -- the connection
+
+
+def connected(facts: Facts) -> tuple[socket.socket, str, bytes]:
+    """A websocket to the server: the connection, its subprotocol, and what came already. Raises Unreachable within
+    `CONNECT_SECONDS`."""
+    ends = time.monotonic() + CONNECT_SECONDS
+    where = urlsplit(facts["host"] if "//" in facts["host"] else f"https://{facts['host']}")
+    host, secure = where.hostname or "", where.scheme != "http"
+    port = where.port or (443 if secure else 80)
+    at = f"the API server at {host}:{port}"
+    try:
+        connection = _opened(facts.get("proxy") or "", host, port, ends)
+        if secure:
+            name = facts.get("server_name") or host
+            connection.settimeout(_left(ends))
+            connection = _context(facts).wrap_socket(connection, server_hostname=name)
+        return (connection, *_upgraded(connection, facts, where.netloc.rpartition("@")[2], where.path, at, ends))
+    except TimeoutError as error:
+        raise Unreachable(f"{at} does not answer within {CONNECT_SECONDS:g} s") from error
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"{at} can't be reached: {_line(str(error))}") from error
+
+
+def _opened(proxy: str, host: str, port: int, ends: float) -> socket.socket:
+    """Connected to the host, through an HTTP proxy where there is one."""
+    if not proxy:
+        return _plain(host, port, ends)
+    by = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    if by.scheme != "http":
+        raise Unreachable(f"a proxy of the kind {by.scheme} can't be used for a stream to a pod: an http:// one can")
+    connection = _plain(by.hostname or "", by.port or 80, ends)
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if by.username is not None:
+        known = f"{unquote(by.username)}:{unquote(by.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(known).decode('ascii')}")
+    connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    status, _, _ = _answered(connection, ends, exact=True)
+    if status != 200:
+        raise Unreachable(f"the proxy {by.hostname} answers {status} to a connection to {target}")
+    return connection
+
+
+def _plain(host: str, port: int, ends: float) -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=_left(ends))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPALIVE", 10), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+def _context(facts: Facts) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=facts.get("ca") or None)
+    if hasattr(ssl, "VERIFY_X509_STRICT"):
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters' own authorities leave out what it asks for
+    context.set_alpn_protocols(["http/1.1"])
+    if not facts.get("verify", True):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if facts.get("cert"):
+        context.load_cert_chain(facts["cert"], facts.get("key") or None)
+    return context
+
+
+def _upgraded(connection: socket.socket, facts: Facts, host: str, base: str, at: str, ends: float) -> tuple[str, bytes]:
+    nonce = base64.b64encode(os.urandom(16)).decode("ascii")
+    headers = {
+        "Host": host,
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": nonce,
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Protocol": f"{V5}, {V4}",
+        **facts.get("headers", {}),
+    }
+    lines = [
+        f"GET {base.rstrip('/')}{facts['path']} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise Unreachable("a header for the API server has a line break in it: is the token's file right?")
+    connection.settimeout(_left(ends))
+    connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    status, said, rest = _answered(connection, ends)
+    if status != 101:
+        raise Unreachable(_refused(status, _body(connection, said, rest, ends), at))
+    proof = base64.b64encode(hashlib.sha1((nonce + ACCEPTED).encode("ascii")).digest()).decode("ascii")
+    protocol = said.get("sec-websocket-protocol", "")
+    if said.get("sec-websocket-accept") != proof or protocol not in (V5, V4):
+        raise Unreachable(f"{at} answers as none would that runs commands in pods: is a proxy on the way?")
+    return protocol, rest
+
+
+def _answered(connection: socket.socket, ends: float, *, exact: bool = False) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers, and what came after them. `exact`: nothing after them is taken from the connection."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        connection.settimeout(_left(ends))
+        more = connection.recv(1 if exact else 1 << 14)
+        if not more or len(data) > MOST_HEAD:
+            raise Unreachable(
+                "the connection ended before an answer came" if not more else "what answers is no API server"
+            )
+        data += more
+    head, _, rest = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdecimal():
+        raise Unreachable("what answers is no API server")
+    pairs = (line.partition(":") for line in lines)
+    return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}, rest
+
+
+def _body(connection: socket.socket, headers: dict[str, str], begun: bytes, ends: float) -> bytes:
+    length = headers.get("content-length", "")
+    most = min(int(length), MOST_WORDS) if length.isdecimal() else MOST_WORDS
+    with contextlib.suppress(OSError, Unreachable):
+        ends = min(ends, time.monotonic() + LAST_SECONDS)
+        while len(begun) < most:
+            connection.settimeout(_left(ends))
+            more = connection.recv(most - len(begun))
+            if not more:
+                break
+            begun += more
+    return begun
+
+
+def _refused(status: int, body: bytes, at: str) -> str:
+    text = body.decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, AttributeError):
+        text = str(json.loads(text).get("message") or text)
+    return f"{at} answers {status}: {_line(text)[:2000] or 'without a word'}"
+
+
+def _left(ends: float) -> float:
+    left = ends - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# -- frames
+
+
+def framed(opcode: int, *parts: bytes) -> bytes:
+    """One whole message, masked, as a client has to."""
+    data = b"".join(parts)
+    size, mask = len(data), os.urandom(4)
+    if size < 126:
+        head = struct.pack(">BB", 0x80 | opcode, 0x80 | size)
+    elif size < 1 << 16:
+        head = struct.pack(">BBH", 0x80 | opcode, 0x80 | 126, size)
+    else:
+        head = struct.pack(">BBQ", 0x80 | opcode, 0x80 | 127, size)
+    key = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
+    return head + mask + (int.from_bytes(data, "big") ^ key).to_bytes(size, "big")
+
+
+class Frames:
+    """Takes the server's messages apart, however they are cut. A message's first byte is its channel."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._left, self._final, self._inside = 0, True, False
+        self._channel: int | None = None
+        """Of the message that is under way; `_inside`: there is one."""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """(opcode, channel, bytes): BINARY pieces as they come, control frames whole. Raises Unreachable."""
+        self._buffer += data
+        while True:
+            if self._left:
+                if not self._buffer:
+                    return
+                piece = bytes(self._buffer[: self._left])
+                del self._buffer[: len(piece)]
+                self._left -= len(piece)
+                if self._channel is None:
+                    self._channel, piece = piece[0], piece[1:]
+                if piece:
+                    yield BINARY, self._channel, piece
+                if not self._left and self._final:
+                    self._channel, self._inside = None, False
+                continue
+            control = self._header()
+            if control is None:
+                return
+            if control[0] != BINARY:
+                yield control[0], 0, control[1]
+
+    def _header(self) -> tuple[int, bytes] | None:
+        """Takes the next frame's header, and a control frame whole. None while it is not there."""
+        buffer = self._buffer
+        if len(buffer) < 2:
+            return None
+        opcode, final, length, size = buffer[0] & 15, bool(buffer[0] & 128), buffer[1] & 127, 2
+        if buffer[1] & 128 or buffer[0] & 112:
+            raise Unreachable("the API server does not keep to the protocol of websockets")
+        if length >= 126:
+            size = 4 if length == 126 else 10
+            if len(buffer) < size:
+                return None
+            length = int.from_bytes(buffer[2:size], "big")
+        if opcode >= BYE:
+            if len(buffer) < size + length:
+                return None
+            data = bytes(buffer[size : size + length])
+            del buffer[: size + length]
+            return opcode, data
+        if (opcode == 0) != self._inside or opcode > BINARY:
+            raise Unreachable("the API server does not keep to the protocol of websockets")
+        del buffer[:size]
+        self._left, self._final, self._inside = length, final, True
+        if not length and final:
+            self._channel, self._inside = None, False
+        return BINARY, b""
+
+
+# -- the bridge
+
+
+class Bridge:
+    """Passes bytes on until the command has ended. `run` returns its exit code."""
+
+    def __init__(self, facts: Facts, connection: socket.socket, protocol: str, came: bytes) -> None:
+        self._own, self._terminal = bool(facts.get("own")), bool(facts.get("terminal"))
+        self._judged = self._own or self._terminal
+        """Whether an unanswered ping means a dead server: else it may wait behind input that the command leaves."""
+        self._connection, self._closes = connection, protocol == V5
+        self._frames, self._came = Frames(), came
+        self._out = bytearray()
+        self._pending = {1: bytearray(), 2: bytearray()}
+        self._status = b""
+        self._input, self._open = True, True
+        self._ended_at = 0.0
+        self._heard, self._asked = time.monotonic(), 0.0
+        """When something came last, and when the server was asked for a sign of life since then; 0: it was not."""
+        self._wake, self._woken = os.pipe()
+
+    def run(self) -> int:
+        """Raises Unreachable."""
+        self._connection.setblocking(False)
+        if self._own:
+            for descriptor in (0, 1, 2):
+                os.set_blocking(descriptor, False)
+        if self._came:
+            self._take(self._came)
+        with self._raw():
+            while self._open or any(self._pending.values()):
+                self._turn()
+                if self._ended_at and time.monotonic() - self._ended_at > LAST_SECONDS and not self._full():
+                    self._open = False
+                if not self._open and not self._ended_at:
+                    break
+        if not self._ended_at:
+            raise Unreachable("the connection to the pod broke: whether what ran there has ended is not known")
+        return self._code()
+
+    def _turn(self) -> None:
+        poller, wanted = select.poll(), self._wanted()
+        for descriptor, events in wanted.items():
+            poller.register(descriptor, events)
+        ready = dict(poller.poll(0 if self._buffered() else self._pause() * 1000))
+        own = self._connection.fileno()
+        if own in ready or self._buffered():
+            self._receive()
+        if self._out and self._open:
+            self._send()
+        if 0 in ready:
+            self._read()
+        for descriptor in (1, 2):
+            if self._pending[descriptor] and descriptor in ready:
+                self._write(descriptor)
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+            self._resize()
+        if self._open:
+            self._keep_alive()
+
+    def _wanted(self) -> dict[int, int]:
+        wanted = {self._wake: select.POLLIN}
+        if self._open:
+            events = (0 if self._full() else select.POLLIN) | (select.POLLOUT if self._out else 0)
+            wanted[self._connection.fileno()] = events
+        if self._input and self._open and not self._ended_at and len(self._out) < HIGH:
+            wanted[0] = select.POLLIN
+        for descriptor, waiting in self._pending.items():
+            if waiting:
+                wanted[descriptor] = select.POLLOUT
+        return wanted
+
+    def _full(self) -> bool:
+        return max(len(waiting) for waiting in self._pending.values()) >= HIGH
+
+    def _buffered(self) -> bool:
+        """Whether TLS has bytes already, of which the socket says nothing."""
+        known = self._open and not self._full() and isinstance(self._connection, ssl.SSLSocket)
+        return known and self._connection.pending() > 0  # type: ignore[attr-defined]
+
+    def _pause(self) -> float:
+        return 0.2 if self._ended_at else min(1.0, PING_SECONDS / 2)
+
+    # -- the server
+
+    def _receive(self) -> None:
+        while not self._full():
+            try:
+                data = self._connection.recv(1 << 16)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except OSError as error:
+                if self._ended_at:
+                    data = b""
+                else:
+                    raise Unreachable(f"the connection to the pod broke: {_line(str(error))}") from error
+            if not data:
+                self._open = False
+                return
+            self._take(data)
+            if not self._open or any(len(waiting) >= CHUNK for waiting in self._pending.values()):
+                return  # pass that on first
+
+    def _take(self, data: bytes) -> None:
+        self._heard, self._asked = time.monotonic(), 0.0
+        for opcode, channel, piece in self._frames.feed(data):
+            if opcode == PING:
+                self._out += framed(PONG, piece)
+            elif opcode == BYE:
+                self._open = False
+                return
+            elif opcode == BINARY and channel in (STDOUT, STDERR):
+                self._pending[channel] += piece
+            elif opcode == BINARY and channel == STATUS and len(self._status) < MOST_WORDS:
+                self._status += piece
+                self._ended_at = self._heard
+
+    def _send(self) -> None:
+        while self._out:
+            try:
+                del self._out[: self._connection.send(memoryview(self._out)[:CHUNK].tobytes())]
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except OSError as error:
+                if self._ended_at:
+                    self._out.clear()
+                    return
+                raise Unreachable(f"the connection to the pod broke: {_line(str(error))}") from error
+
+    def _keep_alive(self) -> None:
+        now = time.monotonic()
+        if self._full():  # what came is not read: nothing is known of the server
+            self._heard, self._asked = now, 0.0
+        silent = now - self._heard
+        unanswered = self._asked and now - self._asked >= DEAD_SECONDS - PING_SECONDS
+        if unanswered and self._judged and not self._out:
+            raise Unreachable(f"nothing came from the API server for {silent:.0f} s: the connection is given up")
+        if silent >= PING_SECONDS and not self._asked and not self._out:
+            self._out += framed(PING, b"")
+            self._asked = now
+            self._send()
+
+    # -- this side
+
+    def _read(self) -> None:
+        try:
+            data = os.read(0, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal that hung up
+            data = b""
+        if data:
+            self._out += framed(BINARY, bytes([STDIN]), data)
+        else:
+            self._input = False
+            if self._closes:
+                self._out += framed(BINARY, bytes([CLOSE, STDIN]))
+            elif self._own:  # nothing can be said to the command, and nothing more is wanted of it
+                raise SystemExit(0)
+        self._send()
+
+    def _write(self, descriptor: int) -> None:
+        waiting = self._pending[descriptor]
+        most = 1 << 16 if self._own else PIPE_BUF
+        try:
+            while waiting:
+                with memoryview(waiting) as view:
+                    count = os.write(descriptor, view[:most])
+                del waiting[:count]
+                if not self._own:
+                    return
+        except BlockingIOError:
+            return
+        except BrokenPipeError as error:
+            raise SystemExit(CUT) from error
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[None]:
+        """A person's terminal passes each key on, and its size."""
+        if not self._terminal or not os.isatty(0):
+            yield
+            return
+        before = termios.tcgetattr(0)
+        os.set_blocking(self._woken, False)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGWINCH, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _end)
+        try:
+            tty.setraw(0)
+            self._resize()
+            yield
+        finally:
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+    def _resize(self) -> None:
+        with contextlib.suppress(OSError):
+            rows, columns = struct.unpack("HHHH", fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))[:2]
+            said = json.dumps({"Width": columns, "Height": rows}).encode("ascii")
+            self._out += framed(BINARY, bytes([RESIZE]), said)
+
+    # -- how it ended
+
+    def _code(self) -> int:
+        """Of the server's last words. Raises Unreachable where they say that the command did not run, or that its end
+        was not seen."""
+        try:
+            said = json.loads(self._status)
+            if said.get("status") == "Success":
+                return 0
+            causes = (said.get("details") or {}).get("causes") or ()
+            if said.get("reason") == "NonZeroExitCode":
+                return next(int(one["message"]) for one in causes if one.get("reason") == "ExitCode") & 255
+            raise Unreachable(_line(str(said.get("message") or said))[:2000])
+        except (ValueError, AttributeError, KeyError, TypeError, StopIteration) as error:
+            words = _line(self._status.decode("utf-8", "replace"))
+            raise Unreachable(f"the API server says how it ended in words of its own: {words[:500]}") from error
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _say(facts: Facts, text: str) -> None:
+    data = f"{text}\n".encode()
+    if facts.get("report"):
+        with open(facts["report"], "ab") as report:
+            report.write(data)
+    else:
+        with contextlib.suppress(OSError):
+            os.set_blocking(2, True)
+            os.write(2, data)
+
+
+def main(argv: list[str]) -> int:
+    """See the module. Blocks until the command has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with os.fdopen(int(argv[1]), "rb") as source:
+        facts: Facts = json.loads(source.read())
+    try:
+        return Bridge(facts, *connected(facts)).run()
+    except Unreachable as error:
+        _say(facts, str(error))
+        return LOST

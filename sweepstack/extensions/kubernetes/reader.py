@@ -1,0 +1,250 @@
+"""The pod that is asked for what lies on a box: a worker of it that runs, else a reader, which is made for that.
+
+A reader mounts the box's claim and waits. It ends by itself: `IDLE_SECONDS` after the last command in it, and in any
+case after `LONGEST_SECONDS`. There is one at most; commands that want one at once share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from sweepstack.extensions.kubernetes import kept, objects, pods
+from sweepstack.extensions.kubernetes.api import (
+    PREFIX,
+    Cluster,
+    Conflict,
+    Exists,
+    Object,
+    labels_of,
+    marks_of,
+)
+from sweepstack.extensions.kubernetes.objects import ENDING
+from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER, PodRequest, template
+from sweepstack.onbox.common.canonical import sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import OutcomeUnknown, RequestRefused, Unreachable
+from sweepstack.onbox.host.platform import Wait
+
+READY_SECONDS = 120.0
+"""For so long a reader is waited for, where its caller names no time."""
+IDLE_SECONDS, LONGEST_SECONDS = 300, 6 * 3600
+LOOK_SECONDS = 10
+CPU = 0.05
+SAME = "same"
+"""Annotation of a reader: a digest of what it was made of."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_LOOP = (
+    "trap 'exit 0' TERM; n=0; while [ $n -lt {looks} ]; do sleep {seconds} & wait $!; set -- /proc/[0-9]*; "
+    "if [ $# -gt 1 ]; then n=0; else n=$((n+1)); fi; done"
+)
+"""The shell is the only process in the pod between two looks, unless a command runs in it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pod that can be asked, in its cluster and namespace. `reader`: it is no worker."""
+
+    cluster: Cluster
+    name: str
+    uid: str
+    node: str
+    reader: bool
+
+
+def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None) -> Found:
+    """The pod to ask. Where no worker runs, makes a reader and blocks until that can be asked, by `wait`
+    (`READY_SECONDS` without one). Idempotent.
+
+    Raises Unreachable, which says why there is none and what to do; also when the box is ending, or gone."""
+    there = _pods(cluster, native_id)
+    if (found := _askable(cluster, there)) is not None:
+        return found
+    pvc = cluster.get("pvc", native_id)
+    if pvc is None:
+        raise Unreachable(f"{native_id} can't be read: {cluster} has no claim of this name")
+    last = _last_resort(cluster, there)
+    if ENDING in marks_of(pvc) or objects.deleted(pvc):
+        if last is not None:
+            return last
+        if ENDING in marks_of(pvc):
+            raise Unreachable(f"{native_id} can't be read: it is being destroyed, and no pod of it runs any more")
+    where, claim = kept.claim_of(cluster, native_id, pvc)
+    return _Reader(where, native_id, claim, pvc, wait or Wait(READY_SECONDS)).found()
+
+
+def better(cluster: Cluster, found: Found, native_id: str) -> bool:
+    """Whether a reader should not be asked any more, since a worker runs. One that holds the box's volume on another
+    node than the one on which a worker is to begin is told to end. Raises Unreachable."""
+    if found.cluster is not cluster:
+        return False
+    there = _pods(cluster, native_id)
+    _out_of_the_way(cluster, there)
+    now = _askable(cluster, there)
+    return now is None or now.uid != found.uid
+
+
+def _pods(cluster: Cluster, native_id: str) -> list[Object]:
+    return cluster.list("pod", labels_of(native_id))
+
+
+def _askable(cluster: Cluster, there: list[Object]) -> Found | None:
+    """A worker that runs, else the reader that does, unless that is in a worker's way."""
+    running = [pod for pod in there if _runs(pod) and not objects.deleted(pod)]
+    workers = sorted((pod for pod in running if _role(pod) == WORKER), key=_begun)
+    readers = [pod for pod in running if _role(pod) == READER and not _blocks(pod, there)]
+    return next((_found(cluster, pod) for pod in [*reversed(workers), *readers]), None)
+
+
+def _last_resort(cluster: Cluster, there: list[Object]) -> Found | None:
+    """One that was told to end, and runs still."""
+    return next((_found(cluster, pod) for pod in there if _runs(pod)), None)
+
+
+def _found(cluster: Cluster, pod: Object) -> Found:
+    metadata = pod["metadata"]
+    return Found(cluster, str(metadata["name"]), str(metadata["uid"]), _node(pod), _role(pod) != WORKER)
+
+
+def _runs(pod: Object) -> bool:
+    """Whether its containers run, as its node said last, and that answers."""
+    status = pod.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return (
+        status.get("phase") == "Running" and ready and all("running" in (one.get("state") or {}) for one in containers)
+    )
+
+
+def _ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _role(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(ROLE) or "")
+
+
+def _node(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _begun(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("startTime") or "")
+
+
+def _worker_nodes(there: list[Object]) -> set[str]:
+    """The nodes on which workers begin, or run."""
+    return {_node(pod) for pod in there if _role(pod) == WORKER and _node(pod) and not _ended(pod)}
+
+
+def _blocks(reader: Object, there: list[Object]) -> bool:
+    """Whether it holds the volume on another node than the one where a worker wants it."""
+    wanted = _worker_nodes(there)
+    return bool(wanted) and bool(_node(reader)) and _node(reader) not in wanted
+
+
+def _out_of_the_way(cluster: Cluster, there: list[Object]) -> None:
+    for pod in there:
+        if _role(pod) == READER and not _ended(pod) and not objects.deleted(pod) and _blocks(pod, there):
+            _end(cluster, pod)
+
+
+def _end(cluster: Cluster, pod: Object) -> None:
+    with contextlib.suppress(Conflict):
+        cluster.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=1)
+
+
+class _Reader:
+    """Makes the reader of one box, and waits for it."""
+
+    def __init__(self, cluster: Cluster, native_id: str, claim: str, pvc: Object, wait: Wait) -> None:
+        self._cluster, self._native_id, self._claim, self._pvc, self._wait = cluster, native_id, claim, pvc, wait
+        self.name = f"{native_id}-reader"
+        self._found: Found | None = None
+        self._why = ""
+
+    def found(self) -> Found:
+        """See `pod_for`."""
+        self._wait.progress(f"a reader pod is needed for {self._native_id}: no worker of it runs")
+        late = self._wait.until(self._look, f"the pod {self.name}")
+        if self._found is not None:
+            return self._found
+        raise Unreachable(
+            f"{self._native_id} can't be read now: {self._why or late}{f' ({late})' if self._why else ''}"
+        )
+
+    def _look(self) -> bool:
+        there = _pods(self._cluster, self._native_id)
+        self._found = _askable(self._cluster, there)
+        if self._found is not None:
+            return True
+        own = next((pod for pod in there if pod["metadata"]["name"] == self.name), None)
+        if own is None:
+            self._make(there)
+        elif objects.deleted(own):
+            self._why = f"the last reader pod ({self.name}) is just ending"
+        elif _ended(own) or _blocks(own, there) or self._changed(own, there):
+            _end(self._cluster, own)
+        else:
+            self._say(own)
+        return False
+
+    def _make(self, there: list[Object]) -> None:
+        try:
+            self._cluster.create("pod", self._body(there))
+        except Exists:
+            pass  # another command was first
+        except OutcomeUnknown as error:
+            self._why = str(error)
+        except RequestRefused as error:
+            raise Unreachable(
+                f"{self._native_id} can't be read, since no worker of it runs and a reader pod is not let in: "
+                f"{pods.refused(str(error))}"
+            ) from error
+
+    def _body(self, there: list[Object]) -> Object:
+        loop = _LOOP.format(looks=IDLE_SECONDS // LOOK_SECONDS, seconds=LOOK_SECONDS)
+        made = template(
+            self._native_id,
+            READER,
+            objects.pods_of(self._pvc),
+            ["sh", "-c", loop],
+            PodRequest(cpu=CPU),
+            claim=self._claim,
+        )
+        spec = {**made["spec"], "activeDeadlineSeconds": LONGEST_SECONDS}
+        if nodes := sorted(_worker_nodes(there)):
+            spec["affinity"] = _on_node(spec.get("affinity") or {}, nodes[0])
+        metadata = {**made["metadata"], "name": self.name}
+        marks = {**(metadata.get("annotations") or {}), f"{PREFIX}{SAME}": _digest(spec)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "annotations": marks}, "spec": spec}
+
+    def _changed(self, pod: Object, there: list[Object]) -> bool:
+        """Whether one that has not begun would be made of something else now: of another image, say."""
+        return marks_of(pod).get(SAME) != marks_of(self._body(there)).get(SAME)
+
+    def _say(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        events = [one for one in self._cluster.events(self.name) if (one.get("involvedObject") or {}).get("uid") == uid]
+        why = pods.words(pod, events)
+        if (self._pvc.get("status") or {}).get("phase") != "Bound" and not _node(pod):
+            claim = self._cluster.get("pvc", self._claim)
+            if claim is not None and (more := pods.claim_words(claim, self._cluster.events(self._claim))):
+                why = more
+        if why != self._why:
+            self._wait.progress(why)
+        self._why = why
+
+
+def _on_node(affinity: Object, node: str) -> Object:
+    """The affinity with the node added on which the volume is wanted: each of its alternatives asks for that, too."""
+    before = affinity.get("nodeAffinity") or {}
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = (before.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    terms = [{**one, "matchFields": [*(one.get("matchFields") or []), field]} for one in terms]
+    return {**affinity, "nodeAffinity": {**before, _REQUIRED: {"nodeSelectorTerms": terms}}}
+
+
+def _digest(spec: Any) -> str:
+    return sha256_hex(json.dumps(spec, sort_keys=True).encode())[:16]
