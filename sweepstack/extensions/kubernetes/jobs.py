@@ -24,6 +24,8 @@ TRIES = 6
 NO_SENSE = (2, 3, 4, 5, 9, 126, 127, 128)
 """Exit codes after which another pod of the same index would do no better: see `onbox/pilot.py`; a program that is not
 there, or does not start, has the last three."""
+OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+"""Conditions of a Job that has come to its end; the last two as soon as that is decided."""
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -75,7 +77,7 @@ def condition(job: Object, kind: str) -> Object | None:
 
 def is_finished(job: Object) -> bool:
     """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed by us."""
-    if condition(job, "Complete") or condition(job, "Failed"):
+    if any(condition(job, kind) for kind in OVER):
         return True
     return bool(job["metadata"].get("deletionTimestamp")) or CLOSED in marks_of(job)
 

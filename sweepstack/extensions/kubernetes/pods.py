@@ -184,10 +184,33 @@ def _volume(events: Sequence[Mapping[str, Any]]) -> str:
 # -- how it ended
 
 
+def ended_well(pod: Object) -> bool:
+    """Whether there is nothing to say of a pod's end: nothing was left for it, it was told to end, or never began."""
+    status = pod.get("status") or {}
+    terminated = _terminated(status) or {}
+    if _never_began(status):
+        return True
+    again = terminated.get("exitCode") == AGAIN and not _disrupted(status) and not ends.starved(pod)
+    return terminated.get("exitCode") == 0 or again
+
+
+def _never_began(status: Mapping[str, Any]) -> bool:
+    """Whether its container was never started, and its node did not refuse it either."""
+    told = [(one.get("state") or {}) for one in status.get("containerStatuses") or ()]
+    if status.get("reason"):
+        return False
+    if not told:
+        return status.get("phase") in (None, "Pending")
+    ended = [state.get("terminated") or {} for state in told]
+    return all(one.get("reason") == "ContainerStatusUnknown" and not one.get("startedAt") for one in ended)
+
+
 def ending(pod: Object) -> str:
     """How a pod ended, and what to do about it, as it follows its name in a sentence."""
     status = pod.get("status") or {}
-    if ends.starved(pod):
+    if _never_began(status):
+        return "was taken away before it began"
+    if ends.starved(pod) and (_terminated(status) or {}).get("exitCode") != 0:
         line = ends.enough(ends.memory_of(pod))
         do = f"set `{line}` (1.2 times what it had; it may need more)" if line else "raise resources.memory"
         how = "was evicted, since its node ran out of memory" if status.get("reason") == "Evicted" else "was OOMKilled"

@@ -15,6 +15,9 @@ from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import NotAuthorized
 
+GOES_ON = ("signal", "wall")
+"""Why a worker ended that another pod follows."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -43,13 +46,19 @@ class Standing:
         """The pods of a Job."""
         return [pod for pod in self.pods if jobs.owner_of(pod) == job["metadata"]["uid"]]
 
-    def slots(self) -> Slots:
-        """How many workers there are."""
+    def open_of(self, job: Object, stopped: Mapping[str, str] | None = None) -> set[int]:
+        """The workers that a Job has, or will have; see `slots`."""
+        through = {jobs.index_of(pod) for pod in self.of_job(job) if self._is_through(uid_of(pod), stopped or {})}
+        return {index for index in jobs.open_indices(job) if index not in through}
+
+    def slots(self, stopped: Mapping[str, str] | None = None) -> Slots:
+        """How many workers there are. `stopped`: workers whose end the journal has, and why: what it says of a pod that
+        the cluster still shows as running counts."""
         live = held = queued = lost = 0
         counted: set[str] = set()
         for job in self.open_jobs:
-            there = jobs.open_indices(job)
             own = {uid_of(pod): pod for pod in self.of_job(job)}
+            there = self.open_of(job, stopped)
             if jobs.is_suspended(job):
                 queued += len(there) if jobs.is_queued(job) else 0
                 held += 0 if jobs.is_queued(job) else len(there)
@@ -59,8 +68,14 @@ class Standing:
             lost += len(there & only_lost)
             live += len(there - only_lost)
             counted.update(own)
-        others = [uid for uid in self.at_work if uid not in counted]
+        others = [uid for uid in self.at_work if uid not in counted and not self._is_through(uid, stopped or {})]
         return Slots(live + len(others), held, queued, lost)
+
+    def _is_through(self, uid: str, stopped: Mapping[str, str]) -> bool:
+        """Whether a pod has ended, or is about to, so that the cluster brings no other one for it."""
+        if uid in self.ended:
+            return exit_of(self.ended[uid]) in (0, *jobs.NO_SENSE)
+        return uid not in self.lost and stopped.get(f"{uid}.0", GOES_ON[0]) not in GOES_ON
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,15 @@ class Slots:
     held: int
     queued: int
     lost: int
+
+
+def exit_of(pod: Object) -> int | None:
+    """The exit code of a pod's container; None where its node has told of none."""
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        code = ((one.get("state") or {}).get("terminated") or {}).get("exitCode")
+        if code is not None:
+            return int(code)
+    return None
 
 
 def uid_of(pod: Object) -> str:

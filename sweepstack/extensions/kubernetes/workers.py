@@ -72,15 +72,18 @@ def top_up(
     runner: str,
     pvc: Object | None = None,
     keep: Keep | None = None,
+    stopped: Callable[[], Mapping[str, str]] = dict,
 ) -> str:
     """Brings the workers that are missing: as many as there are cells to do, and `workers` at most, less those that are
     there. A Job that a person suspended stays so, and none is brought in its place. A Job that asks for something else
     than is asked for now, and none of whose pods began, is taken back. Idempotent. Returns in words what there is now.
     Call it once the queue has its cells.
 
-    `python`, `pilot`: absolute paths on the box; `runner`: below its home; `pvc`: its claim, if it was read; `keep`:
-    puts on record how pods ended, which then are let go. Raises RequestRefused with what the cluster says against it;
-    OutcomeUnknown when an answer was lost: called again, it looks first."""
+    `python`, `pilot`: absolute paths on the box; `runner`: below its home; `pvc`: its claim, if it was read. `keep`:
+    puts on record how pods ended, which then are let go. `stopped`: says which workers' ends the journal has
+    (`ends_in`): one that has ended reads no line that comes later, also where the cluster shows its pod for a moment
+    yet. Raises RequestRefused with what the cluster says against it; OutcomeUnknown when an answer was lost: called
+    again, it looks first."""
     cluster.require(account)
     claim = _open_claim(cluster, native_id, pvc)
     many_nodes = "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
@@ -94,12 +97,34 @@ def top_up(
         _keep_ends(cluster, seen, keep)
         _clear(cluster, seen)
         with contextlib.suppress(Exists, Conflict):  # another command was first: look again
-            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command)
+            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command, stopped())
             if made:
                 notes.append(made)
             seen = standing.look(cluster, native_id)
             return "; ".join([_summary(cluster, seen), *notes])
     raise Unreachable(f"the Jobs of {native_id} are changed all the time by others: the same command again")
+
+
+ENDS = """
+import sys
+marks = [b'"runner-stopped"', b'"worker-ended"']
+for line in open(sys.argv[1], "rb"):
+    if any(mark in line for mark in marks):
+        sys.stdout.buffer.write(line)
+"""
+"""A program that prints the lines of a journal by which workers ended: its argument is the journal's path."""
+
+
+def ends_in(lines: bytes) -> dict[str, str]:
+    """Worker → why it ended, of what `ENDS` printed; "" where another wrote that down. What does not read is left out:
+    that could only cost a worker that finds nothing to do."""
+    found: dict[str, str] = {}
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            if entry["event"] in ("runner-stopped", "worker-ended"):
+                found[str(entry["worker"])] = str(entry.get("why", ""))
+    return found
 
 
 def _open_claim(cluster: Cluster, native_id: str, pvc: Object | None) -> Object:
@@ -115,7 +140,13 @@ def _open_claim(cluster: Cluster, native_id: str, pvc: Object | None) -> Object:
 
 
 def _bring(
-    cluster: Cluster, native_id: str, asked: WorkersAsked, wanted: int, seen: Standing, command: Sequence[str]
+    cluster: Cluster,
+    native_id: str,
+    asked: WorkersAsked,
+    wanted: int,
+    seen: Standing,
+    command: Sequence[str],
+    stopped: Mapping[str, str],
 ) -> str:
     """Brings what is missing; returns what it did. Raises Exists and Conflict where another command was first."""
     nodes = workers_asked.nodes_of(cluster) if asked.gpu_names else None
@@ -124,7 +155,7 @@ def _bring(
     done = [_take_back(cluster, job) for job in seen.open_jobs if _is_stale(job, digest, seen)]
     if done:
         seen = standing.look(cluster, native_id)
-    slots = seen.slots()
+    slots = seen.slots(stopped)
     there = slots.live + slots.held + slots.queued
     missing = min(wanted - there, 2 * asked.workers - there - slots.lost)
     if missing <= 0:
@@ -194,6 +225,8 @@ def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
         return
     keep({f"{RECORDS}/{uid}.json": record_of(pod, seen.why[uid]) for uid, pod in ended.items()})
     _let_pods_go(cluster, list(ended.values()))
+    for pod in ended.values():
+        pod["metadata"]["finalizers"] = [one for one in pod["metadata"]["finalizers"] if one != SEEN]
 
 
 def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
@@ -349,19 +382,14 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
         "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
     }
     if uid in seen.ended:
-        code = next(iter(_exits(pod)), "")
+        code = standing.exit_of(pod)
         ending = pods.ending(pod)
-        kind = "OOMKilled" if ends.starved(pod) else str(status.get("reason") or status.get("phase") or "ended")
-        return {**found, "state": kind, "words": "" if code == "0" else ending, "exit": code}
+        starved = ends.starved(pod) and code != 0
+        kind = "OOMKilled" if starved else str(status.get("reason") or status.get("phase") or "ended")
+        return {**found, "state": kind, "words": "" if code == 0 else ending, "exit": "" if code is None else str(code)}
     if state == "PENDING":
         found["words"] = pods.waiting(pod, events)
     return found
-
-
-def _exits(pod: Object) -> list[str]:
-    told_ = (pod.get("status") or {}).get("containerStatuses") or ()
-    found = [((one.get("state") or {}).get("terminated") or {}).get("exitCode") for one in told_]
-    return [str(code) for code in found if code is not None]
 
 
 def _events_of(cluster: Cluster, seen: Standing) -> dict[str, list[Object]]:
@@ -398,7 +426,7 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
     """Jobs that a person or Kueue keeps from beginning, that get no pods, or that were deleted by hand."""
     parts: list[str] = []
     for job in seen.jobs:
-        name, there = str(job["metadata"]["name"]), jobs.open_indices(job)
+        name, there = str(job["metadata"]["name"]), seen.open_of(job)
         own = [pod for pod in seen.of_job(job) if uid_of(pod) not in seen.ended]
         if objects.deleted(job) and own:
             parts.append(f"{name} was deleted by hand: its pods end, or go on as they are, and none follows them")
@@ -411,6 +439,11 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
             with contextlib.suppress(PlatformError):
                 if why := pods.job_words(cluster.events(name)):
                     parts.append(f"{name} gets no pod: {why}")
+                    continue
+            if len(there) > len(own) and any(uid_of(pod) in seen.ended for pod in seen.of_job(job)):
+                parts.append(
+                    f"{name}: after each pod that was ended the cluster waits longer for the next, 10 s at first"
+                )
     return parts
 
 
@@ -418,6 +451,6 @@ def _bad_ends(seen: Standing) -> list[str]:
     """How pods of the last Job ended, where there is something to do about it: each kind once."""
     found: dict[str, str] = {}
     for pod in seen.ended.values():
-        if _is_of_last(seen, pod) and "0" not in _exits(pod)[:1]:
+        if _is_of_last(seen, pod) and not pods.ended_well(pod):
             found.setdefault(pods.ending(pod), str(pod["metadata"]["name"]))
     return [f"{name} {ending}" for ending, name in found.items()][:MOST_NAMED]

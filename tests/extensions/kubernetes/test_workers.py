@@ -144,6 +144,23 @@ def test_a_job_that_has_too_few_is_raised_and_one_that_is_through_is_followed_by
     assert store.names("job") == [f"{BOX}-1", f"{BOX}-2"]
 
 
+def test_a_worker_that_has_written_its_end_reads_no_later_line_and_another_one_is_brought(store: Store) -> None:
+    top_up(store, 2)
+    first = store.objects["job"][f"{BOX}-1"]
+    one, two = running(store, first, 0, 1)
+    journal = b"\n".join(
+        json.dumps({"event": "runner-stopped", "worker": f"{each['metadata']['uid']}.0", "why": why}).encode()
+        for each, why in ((one, "nothing to take"), (two, "signal"))
+    )
+    said = workers.ends_in(b"torn" + journal + b"\n{}\n" + journal)
+    assert set(said.values()) == {"nothing to take", "signal"}
+    asked = (store, BOX, "a", SCHEDULER, 2, "/py", "/pilot", "runner-1/runner.py")
+    assert "has 1 more" in workers.top_up(*asked, stopped=lambda: said)  # type: ignore[arg-type]
+    store.objects["pod"][one["metadata"]["name"]]["status"]["containerStatuses"][0]["state"] = ended(0)
+    first["spec"].update(completions=2, parallelism=2)
+    assert "has 1 more" in top_up(store, 2)  # the cluster's Job controller has not counted it yet
+
+
 def test_a_job_that_a_person_suspended_stays_so(store: Store) -> None:
     top_up(store)
     store.objects["job"][f"{BOX}-1"]["spec"]["suspend"] = True
