@@ -2,7 +2,7 @@
 
 Our finalizer holds the claim, but no new pod may mount one that is Terminating, and a namespace that is Terminating
 takes no new object. So the volume behind it is kept (`Retain`) and bound to a claim of another name: in the same
-namespace, or where that ends, in `KEPT`. The old claim stays as it is: it is the box's record.
+namespace, or where that ends, in `KEPT`. The old claim stays: it is the box's record.
 """
 
 from __future__ import annotations
@@ -10,15 +10,27 @@ from __future__ import annotations
 import time
 
 from sweepstack.extensions.kubernetes import objects
-from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Cluster, Exists, Object
-from sweepstack.extensions.kubernetes.api import let_go as let_go_of
+from sweepstack.extensions.kubernetes.api import (
+    BOX,
+    MANAGED,
+    MANAGER,
+    PREFIX,
+    Cluster,
+    Exists,
+    Object,
+    labels_of,
+    marks_of,
+)
+from sweepstack.extensions.kubernetes.api import (
+    let_go as take_finalizer,
+)
 from sweepstack.extensions.kubernetes.objects import HOLD
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 
 KEPT = "sweepstack-kept"
 """The namespace of what lay in one that ends."""
-RECLAIM = "reclaim"
-"""Annotation of a volume: what its reclaim policy was before."""
+RECLAIM, WHERE = "reclaim", "kept-in"
+"""Annotations: of a volume, what its reclaim policy was before; of a claim, the namespace of the one that reads it."""
 BIND_SECONDS = 60.0
 POLL_SECONDS = 0.5
 
@@ -35,22 +47,24 @@ def ends(cluster: Cluster) -> bool:
 
 
 def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, str]:
-    """Where a new pod can mount the box: the cluster's namespace and the claim's name. Of one that was not deleted, its
-    own. Else the volume is bound anew, which blocks for a minute at most; idempotent: a call after a crash goes on.
+    """Where a new pod can mount the box: the cluster's namespace and the claim's name. Its own, where neither it nor
+    its namespace was deleted. Else the volume is bound anew, which blocks for a minute at most; idempotent: a call
+    after a crash goes on.
 
     Raises Unreachable with what is missing: the right to change volumes, or a volume."""
-    if not objects.deleted(pvc):
+    leaves = ends(cluster)
+    if not objects.deleted(pvc) and not leaves:
         return cluster, native_id
     volume = str((pvc.get("spec") or {}).get("volumeName") or "")
     if not volume:
         raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")
     if not cluster.may("patch", "pv"):
         raise Unreachable(
-            f"the claim {native_id} was deleted by hand and is held, and no pod of it runs. To read it, its volume "
-            f"{volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the "
+            f"the claim {native_id} or its namespace was deleted by hand, and no pod of it runs. To read it, its "
+            f"volume {volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the "
             "same command by a user who may"
         )
-    there = cluster.beside(KEPT) if ends(cluster) else cluster
+    there = cluster.beside(KEPT) if leaves else cluster
     name = name_of(native_id)
     found = there.get("pvc", name)
     if found is None:
@@ -59,26 +73,34 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
             raise Unreachable(f"the volume {volume} of the claim {native_id} is gone")
         if there is not cluster:
             _namespace(there)
+        cluster.patch("pvc", native_id, objects.mark(kept_in=there.namespace))
         _released(cluster, pv, there.namespace, name)
         _claimed(there, name, native_id, pv, pvc)
     _bound(there, name)
     return there, name
 
 
-def let_go(cluster: Cluster, native_id: str) -> None:
-    """Ends the claims that were made to read a box: each gives its volume the reclaim policy back that it had. For a
-    destroy, after the pods are gone. Idempotent. Raises Unreachable."""
-    for there in (cluster, cluster.beside(KEPT)):
-        pvc = there.get("pvc", name_of(native_id))
-        if pvc is None:
-            continue
-        pv = cluster.get("pv", str((pvc.get("spec") or {}).get("volumeName") or "-"))
-        before = str((pv or {"metadata": {}})["metadata"].get("annotations", {}).get(f"{PREFIX}{RECLAIM}") or "")
+def let_go(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
+    """Ends what was made to read a box: the pod, and the claim, whose volume gets the reclaim policy back that it had.
+    Returns what of it is there still, in words. For a destroy; idempotent. Raises Unreachable."""
+    where = marks_of(pvc).get(WHERE)
+    if not where:
+        return []
+    there, name = cluster.beside(where), name_of(native_id)
+    pods = [pod for pod in there.list("pod", labels_of(native_id)) if where != cluster.namespace]
+    for pod in pods:
+        there.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=1)
+    found = there.get("pvc", name)
+    if found is not None:
+        pv = cluster.get("pv", str((found.get("spec") or {}).get("volumeName") or "-"))
+        before = marks_of(pv).get(RECLAIM, "") if pv is not None else ""
         if pv is not None and before:
             cluster.patch("pv", pv["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": before}})
-        there.patch("pvc", name_of(native_id), objects.mark(ending_at=objects.now()))
-        there.delete("pvc", name_of(native_id), uid=pvc["metadata"]["uid"])
-        let_go_of(there, "pvc", name_of(native_id), HOLD)
+        there.patch("pvc", name, objects.mark(ending_at=objects.now()))
+        there.delete("pvc", name, uid=found["metadata"]["uid"])
+        take_finalizer(there, "pvc", name, HOLD)
+    left = [f"pod {pod['metadata']['name']} in {where}" for pod in pods]
+    return left + ([f"the claim {name} in {where}"] if there.get("pvc", name) is not None else [])
 
 
 def _namespace(there: Cluster) -> None:

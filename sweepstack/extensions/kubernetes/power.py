@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sweepstack.extensions.kubernetes import kept, objects, states, workers
-from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
+from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of, let_go
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError
 from sweepstack.onbox.host.platform import BoxRecord
@@ -52,14 +52,15 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     for job in cluster.list("job", labels_of(native_id)):
         let_go(cluster, "job", job["metadata"]["name"], HOLD)
         cluster.delete("job", job["metadata"]["name"], uid=job["metadata"]["uid"], propagation="Background")
-    if pvc is not None:
-        kept.let_go(cluster, native_id)
-        cluster.delete("pvc", native_id, uid=pvc["metadata"]["uid"])
-        let_go(cluster, "pvc", native_id, HOLD)
     while True:
         left = states.left_of(cluster, native_id)
-        if cluster.get("pvc", native_id) is not None:
-            left.append(f"the claim {native_id}")
+        if pvc is not None:  # the claim goes last: it is what the box is known by
+            left += kept.let_go(cluster, native_id, pvc)
+            if not left:
+                cluster.delete("pvc", native_id, uid=pvc["metadata"]["uid"])
+                let_go(cluster, "pvc", native_id, HOLD)
+            pvc = cluster.get("pvc", native_id)
+            left += [f"the claim {native_id}"] if pvc is not None else []
         if not left:
             return
         if time.monotonic() > ends:

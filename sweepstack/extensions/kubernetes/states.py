@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sweepstack.extensions.kubernetes import objects
+from sweepstack.extensions.kubernetes import kept, objects
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 
 DELETED = (
-    "its claim was deleted by hand, and only our hold keeps it: no new pod can mount it. Nothing of it is lost yet. "
-    "Next: pull and verify while a pod of it runs"
+    "its claim or namespace was deleted by hand, and only our hold keeps it. Nothing of it is lost yet, and pull and "
+    "verify read it by another claim of its volume"
 )
 
 
 def record(cluster: Cluster, pvc: Object) -> BoxRecord:
     """The box of this claim. Raises Unreachable."""
     marks = marks_of(pvc)
-    phase, note = _phase(pvc, marks)
+    phase, note = _phase(cluster, pvc, marks)
     name = str(pvc["metadata"]["name"])
     return BoxRecord(
         native_id=name,
@@ -53,16 +53,20 @@ def left_of(cluster: Cluster, native_id: str) -> list[str]:
     ]
 
 
-def _phase(pvc: Object, marks: dict[str, str]) -> tuple[Phase, str]:
+def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase, str]:
     if ENDING in marks:
         return Phase.ENDING, ""
-    note = DELETED if objects.deleted(pvc) else ""
+    lost = (pvc.get("status") or {}).get("phase") == "Lost"
+    if objects.deleted(pvc) or (lost and kept.ends(cluster)):
+        note = DELETED
+    else:
+        note = "" if not lost else "its volume is lost: the cluster has none any more for its claim"
     if marks.get(POWER) == "stopping":
         return Phase.STOPPING, note
     if marks.get(POWER) == "stopped":
         return Phase.STOPPED, note
-    if (pvc.get("status") or {}).get("phase") == "Lost":
-        return Phase.FAILED, "its volume is lost: the cluster has no volume of its claim any more"
+    if lost and note != DELETED:
+        return Phase.FAILED, note
     return (Phase.RUNNING, note) if READY in marks or note else (Phase.CREATING, note)
 
 
