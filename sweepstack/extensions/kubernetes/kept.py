@@ -61,8 +61,8 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
     if not cluster.may("patch", "pv"):
         raise Unreachable(
             f"the claim {native_id} or its namespace was deleted by hand, and no pod of it runs. To read it, its "
-            f"volume {volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). Next: the "
-            "same command by a user who may"
+            f"volume {volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). "
+            "Next: the same command by a user who may"
         )
     there = cluster.beside(KEPT) if leaves else cluster
     name = name_of(native_id)

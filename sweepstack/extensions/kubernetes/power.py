@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sweepstack.extensions.kubernetes import kept, objects, states, workers
-from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of, let_go
+from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError
 from sweepstack.onbox.host.platform import BoxRecord
