@@ -20,7 +20,7 @@ from sweepstack.core.extras import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ADAPTERS = {file.parent.name for file in ROOT.glob("sweepstack/platforms/*/platform.py")}
+ADAPTERS = {file.parent.name for file in ROOT.glob("sweepstack/*/*/platform.py")}
 EXTRAS = MODULES | {name: name for name in ADAPTERS if extras.of_platform(name)}
 WITHOUT = """
 import sys
@@ -121,14 +121,14 @@ def test_set_up_installs_what_the_stack_files_ask_for(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     one, other = tmp_path / "stacks" / "Pulumi.a.yaml", tmp_path / "stacks" / "Pulumi.b.yaml"
     one.write_text("candidates: [local]   # or vastai, and pull_to: s3://lab\nfinite: report\n")
-    other.write_text("candidates: [runpod, vastai]\npull_to: s3://lab/b\nmodel.parquet: {load: parquet}\n")
+    other.write_text("candidates: [runpod, vastai, kubernetes]\npull_to: s3://lab/b\nmodel.parquet: {load: parquet}\n")
     ask = setup_extras.wanted
     assert ask(tmp_path, [one], [], every=False) == []
     assert ask(tmp_path, [one], ["sign"], every=False) == ["[sign]"]
-    assert ask(tmp_path, None, [], every=False) == ["[parquet]", "[runpod]", "[s3]", "[vastai]"]
+    assert ask(tmp_path, None, [], every=False) == ["[kubernetes]", "[parquet]", "[runpod]", "[s3]", "[vastai]"]
     assert ask(tmp_path, [one], [], every=True) == [f"[{extra}]" for extra in sorted(EXTRAS)]
     with pytest.raises(
-        SetupError, match="there is no extra torch; there are: parquet, report, runpod, s3, sign, vastai"
+        SetupError, match="there is no extra torch; there are: kubernetes, parquet, report, runpod, s3, sign, vastai"
     ):
         ask(tmp_path, None, ["torch"], every=False)
     with pytest.raises(SetupError, match=r"Pulumi\.gone\.yaml can't be read"):
