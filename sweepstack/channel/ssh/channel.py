@@ -1,6 +1,7 @@
-"""A box that is reached over a connection, by SSH above all: all requests go through our agent on the box.
+"""A box that is reached over a connection: all requests go through our agent on the box.
 
-See `agent`; the connection is OpenSSH's. A person's shell or command on the box and a forwarded port go over it, too.
+See `agent`; the connection is OpenSSH's, where an adapter has no other. A person's shell or command on the box and a
+forwarded port go over it, too.
 Many small files are fetched in one request: a round trip and a flush for each would be most of the time of a pull.
 """
 

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from sweepstack.channel import agent_source
+from sweepstack.channel.interpreters import finding
 from sweepstack.channel.ssh.channel import AgentChannel
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links
@@ -49,30 +50,6 @@ _BRIDGE = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r}); "
     "from sweepstack.extensions.kubernetes.exec_bridge import main; sys.exit(main(sys.argv))"
 )
-_FORWARD = """
-import os, socket, sys, threading
-try:
-    to = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
-except OSError as error:
-    sys.exit("nothing answers at port %s of the pod: %s" % (sys.argv[1], error))
-to.settimeout(None)
-def out():
-    while True:
-        data = os.read(0, 1 << 16)
-        if not data:
-            break
-        to.sendall(data)
-    to.shutdown(socket.SHUT_WR)
-threading.Thread(target=out, daemon=True).start()
-while True:
-    data = to.recv(1 << 16)
-    if not data:
-        break
-    left = memoryview(data)
-    while left:
-        left = left[os.write(1, left):]
-os._exit(0)
-"""
 _SHELL = (
     "the image has to have a shell (sh) and Python 3.8 or newer as python3 on its PATH: write another "
     "overrides.kubernetes.image, such as python:3.12-slim"
@@ -106,8 +83,8 @@ class PodWay:
         self, remote: str, stdin: Any, stdout: Any, stderr: Any = None, *, terminal: bool = False, report: str = ""
     ) -> subprocess.Popen[bytes]:
         """A process that is the shell command `remote` in the pod. `stdin`, `stdout`, `stderr`: as Popen takes them;
-        None: the person's. `terminal`: give it one. `report`: a file for what the way itself says. Raises what
-        `reader.pod_for` raises."""
+        None: the person's. `terminal`: it gets one; else `onbox/leash.py` has to take what a person types. `report`: a
+        file for what the way itself says. Raises what `reader.pod_for` raises."""
         found = self.pod = reader.pod_for(self.cluster, self.native_id)
         known = found.cluster.exec_facts(found.name)
         words = [("container", CONTAINER), ("stdin", "true"), ("stdout", "true")]
@@ -118,6 +95,7 @@ class PodWay:
             "headers": dict(known.headers),
             "path": f"{known.path}/exec?{urlencode(words)}",
             "own": stdin is not None,
+            "pieces": stdin is None and not terminal,
             "terminal": terminal,
             "report": report,
         }
@@ -153,6 +131,11 @@ class PodWay:
                 f"pods/exec in {self.cluster}"
             )
         return Unreachable(f"{self.where} can't be reached: {last or f'its agent ended (exit code {code})'}")
+
+
+def _alone(name: str) -> str:
+    """What an interpreter in a pod is given to run a module of ours that needs no other one."""
+    return f"-I -S -c {shlex.quote((Path(__file__).parent / 'onbox' / f'{name}.py').read_text(encoding='utf-8'))}"
 
 
 def _tell(sink: int, data: bytes) -> None:
@@ -260,8 +243,10 @@ class PodChannel(AgentChannel):
         self._must_run()
         if cwd:
             safe_parts(cwd)
-        about = {"native_id": self.native_id, "root": self.root, "argv": list(argv), "cwd": cwd, "terminal": terminal}
+        about = {"native_id": self.native_id, "root": self.root, "argv": list(argv), "cwd": cwd, "terminal": True}
         remote, way = agent_source.given(PYTHON, agent_source.visit(about)), self._links.way
+        if not terminal:  # nothing else tells the command that the person is gone
+            remote = f'{finding()}; exec "$q" {_alone("leash")} sh -c {shlex.quote(remote)}'
         with tempfile.TemporaryDirectory(prefix="sweepstack-") as folder:
             report = Path(folder) / "said"
             with interrupts_for_command():
@@ -363,7 +348,7 @@ class _Forwarded:
 
     def __init__(self, way: PodWay, python: str, port: int, say: Callable[[str], None]) -> None:
         self._way, self._say = way, say
-        self._remote = f"exec {shlex.join([python, '-I', '-S', '-c', _FORWARD, str(port)])}"
+        self._remote = f"exec {shlex.quote(python)} {_alone('forward')} {port}"
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
 

@@ -34,7 +34,8 @@ from sweepstack.onbox.common.errors import Unreachable
 Facts = dict[str, Any]
 """`host`, `path` (with its query), `headers`, `ca`, `cert`, `key`, `verify`, `server_name`, `proxy`: see `ExecFacts`.
 `own`: stdin, stdout and stderr are ours alone, and the other side takes its input as it comes. `terminal`: they are a
-person's terminal. `report`: the file for our own words, "" for stderr."""
+person's terminal. `pieces`: the input is passed on as `onbox/leash.py` takes it. `report`: a file for our own words, ""
+for stderr."""
 
 LOST, CUT = 255, 141
 """Exit codes: the connection is lost; what reads our stdout is gone."""
@@ -286,6 +287,7 @@ class Bridge:
 
     def __init__(self, facts: Facts, connection: socket.socket, protocol: str, came: bytes) -> None:
         self._own, self._terminal = bool(facts.get("own")), bool(facts.get("terminal"))
+        self._pieces = bool(facts.get("pieces"))
         self._judged = self._own or self._terminal
         """Whether an unanswered ping means a dead server: else it may wait behind input that the command leaves."""
         self._connection, self._closes = connection, protocol == V5
@@ -430,14 +432,15 @@ class Bridge:
             return
         except OSError:  # a terminal that hung up
             data = b""
-        if data:
+        self._input = bool(data)
+        if self._pieces:
+            self._out += framed(BINARY, bytes([STDIN]), struct.pack(">I", len(data)), data)
+        elif data:
             self._out += framed(BINARY, bytes([STDIN]), data)
-        else:
-            self._input = False
-            if self._closes:
-                self._out += framed(BINARY, bytes([CLOSE, STDIN]))
-            elif self._own:  # nothing can be said to the command, and nothing more is wanted of it
-                raise SystemExit(0)
+        elif self._closes:
+            self._out += framed(BINARY, bytes([CLOSE, STDIN]))
+        elif self._own:  # nothing can be said to the command, and nothing more is wanted of it
+            raise SystemExit(0)
         self._send()
 
     def _write(self, descriptor: int) -> None:

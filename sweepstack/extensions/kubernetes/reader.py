@@ -1,4 +1,4 @@
-"""The pod that is asked for what lies on a box: a worker of it that runs, else a reader, which is made for that.
+"""The pod that is asked for what lies on a box: a worker that runs, else a reader, made for that.
 
 A reader mounts the box's claim and waits. It ends by itself: `IDLE_SECONDS` after the last command in it, and in any
 case after `LONGEST_SECONDS`. There is one at most; commands that want one at once share it.
