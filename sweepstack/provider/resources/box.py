@@ -604,10 +604,11 @@ class Turn:
 
 def recipe(judgement: Judgement, old: BoxInputs, new: BoxInputs, changed: Sequence[str], *, stack: str) -> str:
     """The commands by which the cells move, as lines of text, with the costs as far as they were measured."""
-    if set(changed) - {"resources"}:
+    if set(changed) - {"resources"} or new.pods is not None:  # what pods ask for is no resource of the box
+        why = "in this version all boxes of a sweep are on one platform and mount the same volume"
         return (
             f"To move: undo it and end this sweep here (sweepctl finish --stack {stack}), or begin beside it there "
-            "(sweepctl init NAME): in this version all boxes of a sweep are on one platform and mount the same volume"
+            f"(sweepctl init NAME): {why if new.pods is None else 'this is the storage on which the box lies'}"
         )
     name = free_name(old, judgement.box.evidence)
     wanted = _flow({"want": "running", "resources": new.resources})

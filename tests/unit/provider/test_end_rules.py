@@ -334,6 +334,9 @@ def test_a_refused_change_says_how_the_cells_move_and_what_that_costs(
     assert ("in all" in words) is any("in all" in row for row in rows)
     elsewhere = boxes.recipe(judgement, sweep.box_inputs(), new, ["resources", "mounts"], stack="sweep-t")
     assert elsewhere.startswith("To move: undo it and end this sweep here (sweepctl finish --stack sweep-t)")
+    storage = sweep.box_inputs(resources={"storage_class": "late"}, pods={"image": "a"})
+    claim = boxes.recipe(judgement, sweep.box_inputs(), storage, ["resources"], stack="sweep-t")
+    assert claim.endswith("(sweepctl init NAME): this is the storage on which the box lies")
     shutil.rmtree(sweep.store.root)
     assert boxes.free_name(sweep.box_inputs(), context(state).evidence) == "box-0-2"
     assert boxes._hours_left(None, ["r"], 0.0) is None
