@@ -69,8 +69,8 @@ def binding() -> Object:
 
 
 def install(cluster: Cluster) -> str:
-    """Puts the policy into the cluster where this user may, unless it is there as it should be. Idempotent. Returns what
-    it did, or why it did nothing, in words; "" where the policy was there already. Never raises: what saves is the
+    """Puts the policy into the cluster where this user may, unless it is there as it should be. Idempotent. Returns
+    what it did, or why it did nothing, in words; "" where the policy was there already. Never raises: what saves is the
     finalizer."""
     wanted = sha256_hex(canonical_json([policy(), binding()]))[:12]
     try:
