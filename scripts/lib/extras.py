@@ -10,6 +10,7 @@ from pathlib import Path
 from scripts.lib.errors import SetupError
 
 ASKED_FOR = {
+    "kubernetes": r"\bkubernetes\b",
     "parquet": r"\bload:\s*[\"']?parquet\b",
     "runpod": r"\brunpod\b",
     "s3": r"s3://",

@@ -19,6 +19,7 @@ from scripts.lib.python_env import installed_version
 
 SCHEMA = 1
 PROOF = {
+    "[kubernetes]": "kubernetes",
     "[parquet]": "pyarrow",
     "[report]": "bokeh",
     "[runpod]": "runpod",
