@@ -63,6 +63,13 @@ class Admin:
             if refused.code != 404:
                 raise
 
+    def text(self, path: str) -> str:
+        """What it answers, as it is: a log, or the events of a watch that ends."""
+        said = self._client.get(path)
+        if said.status_code >= 400:
+            raise Refused(said)
+        return said.text
+
     def ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         """One request. Raises Refused, and httpx.TransportError where no server answers."""
         said = self._client.request(method, path, **more)

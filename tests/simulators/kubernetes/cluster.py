@@ -93,6 +93,8 @@ class KubernetesCluster:
         self.inside: Enclosure
         self.kubeconfig: Path
         self.server = ""
+        self.routed = set[str]()
+        """Ranges of pods to which the control plane knows the way."""
 
     @classmethod
     def start(
@@ -268,9 +270,12 @@ class KubernetesCluster:
         self.admin = Admin(self.server, self.authority.certificate, *pair)
         for number in range(1, nodes + 1):
             self.nodes[f"n{number}"] = Node(self, f"n{number}", number)
+        control.begin(self)
         for node in self.nodes.values():
             node.prepare()
-        control.start(self)
+        control.go_on(self)
+        for node in self.nodes.values():
+            node.kubelet.start()
         self._furnish()
         for node in self.nodes.values():
             node.await_ready()

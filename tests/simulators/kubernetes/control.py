@@ -54,7 +54,14 @@ class ApiServer(Part):
             self.await_ready()
 
     def await_ready(self, seconds: float = 60) -> None:
-        until(self._cluster.admin.answers, "API server", seconds, self._cluster.told)
+        """Fails at once where it has ended."""
+
+        def ready() -> bool:
+            code = self._cluster.inside.states().get(self.name)
+            assert code is None, f"the API server has ended with {code}\n{self._cluster.told()}"
+            return self._cluster.admin.answers()
+
+        until(ready, "API server", seconds, self._cluster.told)
 
     def forget(self) -> None:
         """It is stopped, and comes back without any past: each version that a client remembers is too old (410)."""
@@ -93,11 +100,16 @@ class Etcd(Part):
         return answer
 
 
-def start(cluster: KubernetesCluster) -> None:
-    """Starts all of it; returns when the API server is ready, a few seconds."""
+def begin(cluster: KubernetesCluster) -> None:
+    """Starts the store and the API server, which needs a few seconds until it is ready."""
     cluster.etcd.start()
     until(cluster.etcd.answers, "etcd", told=cluster.told)
-    cluster.api.start()
+    cluster.api.start(await_ready=False)
+
+
+def go_on(cluster: KubernetesCluster) -> None:
+    """Starts the others, once the API server is ready."""
+    cluster.api.await_ready()
     cluster.controllers.start()
     cluster.scheduler.start()
 

@@ -132,7 +132,7 @@ class Enclosure:
 
     def run(self, *argv: str, seconds: float = 30) -> str:
         """Runs a command to its end, which must be a good one. What it said."""
-        answer = self._ask(do="run", argv=list(argv), log="/dev/shm/.said", seconds=seconds)
+        answer = self._ask(do="run", argv=list(argv), seconds=seconds)
         assert answer["code"] == 0, f"{' '.join(argv)}: {answer['said']}"
         return str(answer["said"])
 

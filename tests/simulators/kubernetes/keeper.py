@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -74,16 +75,22 @@ class Keeper:
             time.sleep(0.01)
         return True
 
-    def run(self, argv: list[str], log: str, seconds: float) -> dict[str, Any]:
+    def run(self, argv: list[str], seconds: float) -> dict[str, Any]:
         """Runs a command to its end: its exit code and what it said."""
-        at = os.path.getsize(log) if os.path.exists(log) else 0
+        held, log = tempfile.mkstemp(dir="/mnt")
+        os.close(held)
+        try:
+            return self._run(argv, log, seconds)
+        finally:
+            os.unlink(log)
+
+    def _run(self, argv: list[str], log: str, seconds: float) -> dict[str, Any]:
         pid = self._start(argv, log, {})
         if not self._await(pid, seconds):
             os.kill(pid, signal.SIGKILL)
             self._await(pid, 5)
             return {"error": f"still running after {seconds} s"}
         with open(log, "rb") as file:
-            file.seek(at)
             return {"code": self.ended[pid], "said": file.read(OUTPUT_MOST).decode(errors="replace")}
 
     def alive(self) -> dict[str, Any]:

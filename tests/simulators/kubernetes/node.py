@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 from pathlib import Path
@@ -82,6 +83,7 @@ class Node:
         """It boots from its disk. Returns at once: `await_ready` waits until it takes pods."""
         assert not self.inside.alive, f"{self.name} runs"
         self._boot()
+        self.kubelet.start()
 
     def await_ready(self, ready: bool = True, seconds: float = READY_SECONDS) -> None:
         """Waits until the API server says so; with False, until it takes the node for silent or broken."""
@@ -138,7 +140,7 @@ class Node:
         return f"to-{self.number}"
 
     def prepare(self) -> None:
-        """Makes its disk, which knows the image already, and starts it. Returns at once."""
+        """Makes its disk, which knows the image already, and starts it, but for kubelet. Returns at once."""
         image = self._cluster.inside.root("/mnt/image")
         own = self._cluster.inside.root(f"/mnt/{self.name}")
         disk = own / "var/lib/containerd"
@@ -174,15 +176,24 @@ class Node:
         self.inside = self._cluster.inside.inner(mounts, self._cluster.keep / "log" / f"{self.name}.log")
         self._connect()
         self.containerd.start()
-        self.kubelet.start()
+
+    def _plugged(self) -> bool:
+        """Whether its card could be made: the kernel takes the one of before away a moment after its processes."""
+        with contextlib.suppress(AssertionError):
+            ip(
+                self._cluster.inside.pid,
+                f"link add {self._card} type veth peer name eth0 netns {self.inside.pid}",
+                f"link set {self._card} master nodes up",
+            )
+            return True
+        return False
 
     def _connect(self) -> None:
         """A card that leads to the cluster's switch, and ways to the pods of each node."""
-        ip(
-            self._cluster.inside.pid,
-            f"link add {self._card} type veth peer name eth0 netns {self.inside.pid}",
-            f"link set {self._card} master nodes up",
-        )
+        until(self._plugged, f"card of {self.name}", 20)
+        if self.pods not in self._cluster.routed:
+            ip(self._cluster.inside.pid, f"route add {self.pods} via {self.address}")
+            self._cluster.routed.add(self.pods)
         others = [node for node in self._cluster.nodes.values() if node is not self]
         ip(
             self.inside.pid,

@@ -36,7 +36,7 @@ def api_server(more: Sequence[str] = ()) -> list[str]:
         *(PROGRAM, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", f"--secure-port={PORT}"),
         *("--bind-address=0.0.0.0", f"--advertise-address={CONTROL}", f"--service-cluster-ip-range={SERVICES}"),
         *(f"--tls-cert-file={PKI}/api.crt", f"--tls-private-key-file={PKI}/api.key", f"--client-ca-file={PKI}/ca.crt"),
-        *(f"--service-account-key-file={PKI}/accounts.key", f"--service-account-signing-key-file={PKI}/accounts.key"),
+        *(f"--service-account-key-file={PKI}/accounts.crt", f"--service-account-signing-key-file={PKI}/accounts.key"),
         *("--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC"),
         *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false"),
         *(f"--kubelet-client-certificate={PKI}/api-client.crt", f"--kubelet-client-key={PKI}/api-client.key"),

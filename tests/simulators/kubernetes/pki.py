@@ -101,7 +101,7 @@ def _host(text: str) -> x509.GeneralName:
 
 def _write(at: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Path:
     plain = serialization.NoEncryption()
-    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
     at.with_suffix(".key").write_bytes(text)
     at.with_suffix(".key").chmod(0o600)
     at.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
