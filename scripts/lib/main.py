@@ -52,7 +52,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
     parser.add_argument("--nfs", action="store_true", help="also QEMU and a kernel, for tests over NFS (apt, as root)")
-    parser.add_argument("--kubernetes", action="store_true", help="also a Kubernetes, for the tests (Go and apt, as root)")
+    parser.add_argument(
+        "--kubernetes", action="store_true", help="also a Kubernetes, for the tests (Go and apt, as root)"
+    )
     parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
     parser.add_argument("--yaml", action="store_true", help="also Pulumi's host for YAML, which a project in YAML gets")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")

@@ -1,7 +1,7 @@
 """The image of pods of the tests' Kubernetes: Debian with Python and a shell, where containerd finds it as it starts.
 
-No registry is asked: packages are fetched by apt, unpacked, and imported by a containerd of our own that ends then. What
-it leaves is kept, and each node of a cluster begins with it, so that no test waits for an import.
+No registry is asked: packages are fetched by apt, unpacked, and imported by a containerd of our own that ends then.
+What it leaves is kept, and each node of a cluster begins with it, so that no test waits for an import.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ def _furnish(system: Path) -> None:
     awk = system / "usr/bin/awk"
     if not awk.exists():
         awk.symlink_to("mawk")
-    users = ("root:x:0:0:root:/root:/bin/bash", "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin")
-    (system / "etc/passwd").write_text("\n".join(users) + "\n")
+    users = (("root", "0", "/root", "/bin/bash"), ("nobody", "65534", "/nonexistent", "/usr/sbin/nologin"))
+    lines = [f"{name}:x:{number}:{number}:{name}:{home}:{shell}\n" for name, number, home, shell in users]
+    (system / "etc/passwd").write_text("".join(lines))
     (system / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
     (system / SAYS.lstrip("/")).write_text("The image of pods of sweepstack's tests.\n")
 
@@ -148,7 +149,7 @@ def _write_image(system: Path, file: Path) -> None:
             "architecture": _architecture(),
             "os": "linux",
             "config": {"Cmd": command, "Env": [path, f"HOME={HOME}", "LANG=C.UTF-8"], "WorkingDir": HOME},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            "rootfs": {"type": "layers", "diff_ids": [":".join(("sha256", digest))]},
         }
         text = json.dumps(config).encode()
         config_name = f"{hashlib.sha256(text).hexdigest()}.json"

@@ -37,7 +37,9 @@ class Pods:
         self.cluster, self.namespace = cluster, namespace
         self.path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def make(self, name: str, script: str, node: str = "", container: dict[str, Any] | None = None, **spec: Any) -> None:
+    def make(
+        self, name: str, script: str, node: str = "", container: dict[str, Any] | None = None, **spec: Any
+    ) -> None:
         env = [{"name": "NAMESPACE", "value": self.namespace}]
         one = {"name": "main", "image": IMAGE, "command": ["bash", "-c", script], "env": env, **(container or {})}
         place = {"nodeName": node} if node else {}
@@ -80,7 +82,7 @@ def test_pods_of_two_nodes_reach_each_other_and_are_entered(kubernetes_cluster: 
             api.connect_get_namespaced_pod_exec, name, pods.namespace, command=command, stdout=True, stderr=False
         )
         assert said.strip() == f"met {name}"
-    nodes = [node for node in kubernetes_cluster.admin.list("/api/v1/nodes")]
+    nodes = kubernetes_cluster.admin.list("/api/v1/nodes")
     assert [node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes] == ["4", "4"]
 
 
@@ -171,6 +173,7 @@ def test_a_claim_gets_a_volume_whose_files_are_seen_here(kubernetes_cluster: Kub
     }
     claims = f"/api/v1/namespaces/{pods.namespace}/persistentvolumeclaims"
     kubernetes_cluster.admin.make(claims, {"metadata": {"name": "c"}, "spec": claim})
+    until(lambda: kubernetes_cluster.admin.get(f"{claims}/c")["status"]["phase"] == "Bound", "bound claim", 30)
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}], "securityContext": {"runAsUser": 4242}}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     pods.make("w", "cat /v/here; echo out > /v/there", container=mounts, volumes=volumes)
@@ -178,7 +181,6 @@ def test_a_claim_gets_a_volume_whose_files_are_seen_here(kubernetes_cluster: Kub
     assert pods.log("w") == "from outside\n"
     assert (volume.folder / "there").read_text() == "out\n"
     assert (volume.folder / "there").stat().st_uid == 4242
-    assert kubernetes_cluster.admin.get(f"{claims}/c")["status"]["phase"] == "Bound"
 
 
 def test_the_api_server_is_gone_and_back_and_may_forget(kubernetes_cluster: KubernetesCluster, pods: Pods) -> None:
@@ -219,9 +221,10 @@ def test_a_node_without_kubelet_is_not_ready_and_its_pods_run_on(
     assert node.get()["status"]["allocatable"]["nvidia.com/gpu"] == "4"
 
 
+@pytest.mark.proof  # that a silent node is told is proved above
 def test_a_node_without_power_loses_its_pods(kubernetes_cluster: KubernetesCluster, pods: Pods) -> None:
     node = kubernetes_cluster.nodes["n2"]
-    pods.make("p", "sleep 600", "n2")
+    pods.make("p", "sleep 600", "n2", terminationGracePeriodSeconds=1)
     pods.await_phase("p", "Running")
     node.power_off()
     until(lambda: "deletionTimestamp" in pods.get("p")["metadata"], "end of the pod", 60, kubernetes_cluster.told)
@@ -233,10 +236,10 @@ def test_a_node_without_power_loses_its_pods(kubernetes_cluster: KubernetesClust
     pods.await_phase("next", "Succeeded")
 
 
-@pytest.mark.proof  # that a silent node is given up is proved above, with one that has no power
+@pytest.mark.proof  # the same
 def test_a_node_that_is_cut_off_goes_on_and_comes_back(kubernetes_cluster: KubernetesCluster, pods: Pods) -> None:
     node = kubernetes_cluster.nodes["n2"]
-    pods.make("p", "sleep 600", "n2")
+    pods.make("p", "sleep 600", "n2", terminationGracePeriodSeconds=1)
     pods.await_phase("p", "Running")
     node.partition()
     until(lambda: "deletionTimestamp" in pods.get("p")["metadata"], "end of the pod", 60, kubernetes_cluster.told)
@@ -256,7 +259,7 @@ def test_two_stand_side_by_side_and_nothing_is_left_of_one_whose_starter_is_kill
         assert json.loads(Path(config).read_text())["clusters"][0]["cluster"]["server"] != kubernetes_cluster.server
         inside = _processes_that_name(str(tmp_path))
         assert inside
-        groups = [one for one in Path("/sys/fs/cgroup").rglob(f"sweepstack-{starter.pid}-*")]
+        groups = list(Path("/sys/fs/cgroup").rglob(f"sweepstack-{starter.pid}-*"))
         assert groups
         spaces = {os.readlink(f"/proc/{pid}/ns/pid") for pid in inside} - {os.readlink("/proc/self/ns/pid")}
         starter.send_signal(signal.SIGKILL)

@@ -36,7 +36,7 @@ PLACES = Places.of(Path(__file__).resolve().parents[3], os.environ)
 IMAGE = pod_image.IMAGE
 """The image of pods: Debian with `python3`, `bash`, `tar`; HOME can be written by each user. The only one there is."""
 STORAGE_CLASS = "shared"
-"""The class of `KubernetesCluster.volume`: a claim of it gets a volume that was made before. There is no provisioner."""
+"""The class of `KubernetesCluster.volume`: a claim of it gets a volume that was made before. Nothing provisions one."""
 LATE_CLASS = "late"
 """The same, bound when a pod that uses the claim is placed."""
 MEMORY = "8g"
@@ -54,9 +54,8 @@ def missing() -> str:
     if not pod_image.is_there(PLACES):
         absent.append("the image of pods")
     if absent:
-        return (
-            f"Kubernetes of the tests needs {', '.join(absent)}: `scripts/setup --dev --kubernetes` (`make test` does it)"
-        )
+        install = "`scripts/setup --dev --kubernetes` (`make test` does it)"
+        return f"Kubernetes of the tests needs {', '.join(absent)}: {install}"
     return ""
 
 
@@ -97,9 +96,7 @@ class KubernetesCluster:
         """Ranges of pods to which the control plane knows the way."""
 
     @classmethod
-    def start(
-        cls, keep: Path, *, nodes: int = 1, gpus: int = 0, api_options: Sequence[str] = ()
-    ) -> KubernetesCluster:
+    def start(cls, keep: Path, *, nodes: int = 1, gpus: int = 0, api_options: Sequence[str] = ()) -> KubernetesCluster:
         """Starts one, and returns when all its nodes are Ready.
 
         `keep`: a folder that is empty or absent, for its logs and volumes. `nodes`: named n1, n2, …; `gpus`: of each,
@@ -227,7 +224,9 @@ class KubernetesCluster:
         if self.api_answers():
             for pod in self.admin.list("/api/v1/pods"):
                 meta, status = pod["metadata"], pod["status"]
-                said.append(f"pod {meta['namespace']}/{meta['name']}: {status.get('phase')} {status.get('message', '')}")
+                said.append(
+                    f"pod {meta['namespace']}/{meta['name']}: {status.get('phase')} {status.get('message', '')}"
+                )
             for event in self.admin.list("/api/v1/events", fieldSelector="type=Warning")[-12:]:
                 said.append(f"event {event['involvedObject'].get('name')}: {event['reason']}: {event['message'][:300]}")
         for log in sorted((self.keep / "log").glob("*.log")):

@@ -124,5 +124,3 @@ def make(cluster: KubernetesCluster, options: Sequence[str]) -> None:
 
 def _text(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-

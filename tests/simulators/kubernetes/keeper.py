@@ -50,7 +50,9 @@ class Keeper:
         try:
             files = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out, 2)]
             default = [signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD]
-            return os.posix_spawnp(argv[0], argv, {**os.environ, **env}, file_actions=files, setsid=True, setsigdef=default)
+            return os.posix_spawnp(
+                argv[0], argv, {**os.environ, **env}, file_actions=files, setsid=True, setsigdef=default
+            )
         finally:
             os.close(out)
             os.close(nothing)

@@ -95,9 +95,9 @@ def kubelet_config(node: str, address: str) -> str:
             "volumePluginDir": "/var/lib/kubelet/plugins-of-volumes",
             "resolvConf": "",
             "clusterDomain": "cluster.local",
-            "evictionHard": {
-                name: "0%" for name in ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree")
-            },
+            "evictionHard": dict.fromkeys(
+                ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree"), "0%"
+            ),
             "imageGCHighThresholdPercent": 100,
             "nodeStatusUpdateFrequency": "2s",
             "nodeLeaseDurationSeconds": 8,
