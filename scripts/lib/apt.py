@@ -1,4 +1,4 @@
-"""What the tests need of the system's packages: an SSH server, Slurm, a browser, QEMU.
+"""What the tests need of the system's packages: an SSH server, Slurm, a browser, QEMU, containers.
 
 A user of sweepstack needs none.
 
@@ -109,5 +109,12 @@ NFS = SystemPackages(
     packages=("qemu-system-x86", "busybox-static", "e2fsprogs"),
     programs=("qemu-system-x86_64", "busybox", "/usr/sbin/mke2fs"),
 )
-OF_OPTION = {"ssh": SSH, "slurm": SLURM, "browser": BROWSER, "nfs": NFS}
+KUBERNETES = SystemPackages(
+    title="containerd and etcd",
+    of="what a Kubernetes stands on, by apt, for the tests",
+    tests="tests on Kubernetes",
+    packages=("containerd", "runc", "containernetworking-plugins", "etcd-server", "iproute2"),
+    programs=("containerd", "ctr", "runc", "/usr/lib/cni/bridge", "etcd", "ip"),
+)
+OF_OPTION = {"ssh": SSH, "slurm": SLURM, "browser": BROWSER, "nfs": NFS, "kubernetes": KUBERNETES}
 """The packages of each option of set-up that has some."""

@@ -1,7 +1,8 @@
 """Programs that are built from Go modules where they are wanted, each by pins below scripts/.
 
 For the tests a real S3 server, since one that only looks like S3 would let wrong checksums and wrong keys pass, and
-actionlint, whose package on PyPI has no program in it. For programs in YAML their language host, where the official
+actionlint, whose package on PyPI has no program in it, and a Kubernetes, since only a real one refuses, schedules and
+ends pods as clusters do. For programs in YAML their language host, where the official
 download, which has it, is out of reach.
 """
 
@@ -35,6 +36,8 @@ class GoTool:
     title: str
     note: str
     proof: str = "--version"
+    flags: str = ""
+    """More flags for the linker."""
 
     def binary(self, places: Places) -> Path:
         """Where it is, once it has been built: a change of its pins or its source makes another."""
@@ -60,7 +63,8 @@ class GoTool:
         try:
             with console.step(self.title, self.note) as step:
                 total = fetch_modules(go, go_env, pins, self.package, step, cancel)
-                compile_package(go, go_env, pins, self.package, made / self.name, "-s -w", total, step, cancel)
+                flags = f"-s -w {self.flags}".rstrip()
+                compile_package(go, go_env, pins, self.package, made / self.name, flags, total, step, cancel)
                 run([made / self.name, self.proof], what=f"the new {self.title}", deadline=60, cancel=cancel, env=env)
             put_in_place(made, final.parent)
         except OSError as error:
@@ -103,5 +107,14 @@ YAML_HOST = GoTool(
     note="for a Pulumi.yaml with `runtime: yaml`, from Go modules; 1 min on 2 cores",
     proof="--help",
 )
-OF_GROUP = {"s3": S3_SERVER, "dev": ACTIONLINT}
+_VERSION = "k8s.io/component-base/version"
+KUBERNETES = GoTool(
+    name="kubernetes",
+    package=".",
+    pins="kubernetes",
+    title="Kubernetes 1.34.4",
+    note="API server, controllers, scheduler and kubelet for the tests, from Go modules; 4 to 6 min on 2 idle cores",
+    flags=f"-X {_VERSION}.gitVersion=v1.34.4 -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=34",
+)
+OF_GROUP = {"s3": S3_SERVER, "dev": ACTIONLINT, "kubernetes": KUBERNETES}
 """Which part of a set-up needs it."""

@@ -20,6 +20,7 @@ from scripts.lib import (
     extras,
     kernel,
     launchers,
+    pod_image,
     python_env,
     stamp,
     wheels,
@@ -28,14 +29,14 @@ from scripts.lib.apt import OF_OPTION
 from scripts.lib.console import Console
 from scripts.lib.engine import Engine, Recipe, cached, on_path, sweep_leftovers, wants_yaml, yaml_host
 from scripts.lib.errors import Cancelled, SetupError
-from scripts.lib.go_tool import OF_GROUP, S3_SERVER, YAML_HOST
+from scripts.lib.go_tool import KUBERNETES, OF_GROUP, S3_SERVER, YAML_HOST
 from scripts.lib.places import Places
 from scripts.lib.processes import Together
 
 LOCK_DEADLINE = 2400.0
 UV_DEADLINE = 600.0
 ENGINE_DISK_GB = 5
-OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs", "yaml")
+OPTIONAL = ("torch", "trainer", "s3", "ssh", "slurm", "nfs", "kubernetes", "yaml")
 """Options that add something beside the Python packages."""
 
 
@@ -51,6 +52,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--ssh", action="store_true", help="also an SSH server and rsync, for the tests (apt, as root)")
     parser.add_argument("--slurm", action="store_true", help="also Slurm and munge, for the tests (apt, as root)")
     parser.add_argument("--nfs", action="store_true", help="also QEMU and a kernel, for tests over NFS (apt, as root)")
+    parser.add_argument(
+        "--kubernetes", action="store_true", help="also a Kubernetes, for the tests (Go and apt, as root)"
+    )
     parser.add_argument("--browser", action="store_true", help="also Chromium, for tests of pages (apt, as root)")
     parser.add_argument("--yaml", action="store_true", help="also Pulumi's host for YAML, which a project in YAML gets")
     parser.add_argument("--force", action="store_true", help="run every step, whatever the last run left")
@@ -109,6 +113,9 @@ class Setup:
             "ssh": not OF_OPTION["ssh"].missing(),
             "slurm": not OF_OPTION["slurm"].missing(),
             "nfs": not OF_OPTION["nfs"].missing() and kernel.is_there(self.places),
+            "kubernetes": not OF_OPTION["kubernetes"].missing()
+            and pod_image.is_there(self.places)
+            and KUBERNETES.binary(self.places).is_file(),
             "yaml": yaml_host(self.engine.cli, self.places.bin, self.env) is not None,
             "browser": not OF_OPTION["browser"].missing()
             and python_env.installed_version(self.places, stamp.PROOF["browser"]) is not None,
@@ -162,7 +169,9 @@ class Setup:
         if not self.offline:
             command_plugin.install(self.places.cache, self.console, cancel)
         for group, tool in OF_GROUP.items():
-            if getattr(self.options, group) and not tool.binary(self.places).is_file():
+            if tool is KUBERNETES and self.options.kubernetes and (why := pod_image.unusable()):
+                self.console.say(f"  note: tests on Kubernetes will fail: {why}; {tool.title} is not built")
+            elif getattr(self.options, group) and not tool.binary(self.places).is_file():
                 with cache_lock(self.places.builds_lock, self.console, cancel):
                     tool.install(self.places, self.env, self.console, cancel, self._wait_for_uv)
         if self.options.yaml:
@@ -184,6 +193,8 @@ class Setup:
                     packages.install(self.env, self.console, cancel)
             if self.options.nfs:
                 kernel.unpack(self.places, self.env, self.console, cancel)
+            if self.options.kubernetes:
+                pod_image.make(self.places, self.env, self.console, cancel)
 
     def _engine_side(self, cancel: threading.Event) -> None:
         recipe = Recipe.read(self.places.root)

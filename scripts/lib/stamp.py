@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.lib import kernel
+from scripts.lib import kernel, pod_image
 from scripts.lib.apt import OF_OPTION
 from scripts.lib.engine import yaml_host
 from scripts.lib.go_tool import OF_GROUP, YAML_HOST
@@ -106,6 +106,8 @@ def why_stale(stamp: Stamp | None, places: Places, groups: Iterable[str]) -> str
             return f"{', '.join(gone)} is gone"
         if group == "nfs" and not kernel.is_there(places):
             return f"the kernel is gone from {kernel.folder(places)}"
+        if group == "kubernetes" and not pod_image.is_there(places):
+            return f"the image of pods is gone from {pod_image.folder(places)}"
         if group in PROOF and installed_version(places, PROOF[group]) is None:
             return f"{PROOF[group]} is gone from .venv"
     for path in (places.python, places.bin / "sweepctl", Path(stamp.engine)):

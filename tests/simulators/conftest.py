@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from tests.simulators.core import SimServer, VirtualClock
+from tests.simulators.kubernetes import KubernetesCluster
+from tests.simulators.kubernetes.fixture import shared_cluster
 from tests.simulators.runpod import KEY, OTHER_KEY, Boot, RunPodSim
 
 START = 1_790_000_000.0
@@ -34,6 +36,12 @@ def bob(runpod_sim: RunPodSim) -> Iterator[httpx.Client]:
     """Another customer."""
     with _client(runpod_sim, OTHER_KEY) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> KubernetesCluster:
+    """A Kubernetes of two nodes for all tests of this process. They leave it as it was, but for namespaces."""
+    return shared_cluster(pytestconfig, tmp_path_factory)
 
 
 def _client(sim: RunPodSim, key: str) -> httpx.Client:
