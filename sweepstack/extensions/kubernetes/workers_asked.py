@@ -1,4 +1,4 @@
-"""What the workers of a box ask of the cluster, and whether it would run them: asked before anything is made."""
+"""What the workers of a box ask of the cluster, and whether it would run them."""
 
 from __future__ import annotations
 
