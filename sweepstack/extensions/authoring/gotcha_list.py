@@ -15,7 +15,7 @@ UNIVERSAL, LETTER = "universal", "U"
 PAGE = shipped("docs") / "failure-modes.md"
 """The table of all failures, a row each: id, what goes wrong, prevented or detected or told, and where."""
 ROW = re.compile(r"^\| ([A-Z][A-Z0-9-]+) \| (.+?) \| (?:prevented|detected|told) \| .+ \|$", re.MULTILINE)
-_NUMBERED = re.compile(r"([A-Z]+)(\d+)")
+_NUMBERED = re.compile(r"([A-Z][A-Z0-9]*?)(\d+)")
 _WORD = re.compile(r"[a-z0-9_./-]{3,}")
 _COMMON = frozenset(
     re.findall(r"\S+", "and are but for from has have its not that the then this was which with you your")

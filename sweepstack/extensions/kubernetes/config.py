@@ -1,6 +1,7 @@
-"""What a stack file says of a cluster of pods: where it is, what its pods are like, and what can't be asked of them.
+"""What a stack file says of a cluster of pods: where it is, and what its pods are like.
 
-A box there is a claim of storage, which outlives each pod; what its workers ask for is the queue's input. Pure.
+What can't be asked of them is refused here. A box there is a claim of storage, which outlives each pod; what its
+workers ask for is the queue's input. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every pod of a box is made of: a template for the Jobs of its workers, and for the pod that reads it. Pure.
+"""The template of every pod of a box: its workers, and the one that reads it. Pure.
 
 The pods pass the *restricted* Pod Security Standard, whatever a person adds to them by the closed escape `pod:`: it
 sets fields that are not ours, and a field that is ours is refused by its name.

@@ -1,4 +1,4 @@
-"""What the cluster's words about a pod, a Job or a claim mean for a sweep, and what to do about them. Pure.
+"""Says what the cluster's words about a pod, a Job or a claim mean, and what to do. Pure.
 
 The cluster says why a pod does not begin in three places: the pod's conditions, the waiting reason of its container,
 and events, which it keeps for an hour. How a pod ended stands in its status alone.

@@ -1,4 +1,4 @@
-"""What the cluster shows of a box's workers, and what follows: who takes cells, who is leaving, lost or held.
+"""Tells which of a box's workers take cells, and which are leaving, lost or held.
 
 An index of an unfinished Job is a worker, whether it has a pod just now or not: the cluster keeps one there. Pods of
 Jobs that were deleted, and such that were orphaned, count by themselves.

@@ -219,12 +219,16 @@ def _closing(job: Object, why: str) -> Object:
 
 
 def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
-    """Puts on record how pods ended, and then lets them go. Without `keep` they stay: they are the record."""
+    """Puts on record how pods ended, and then lets them go. Without `keep`, or where it fails, they stay: they are the
+    record."""
     ended = {uid: pod for uid, pod in seen.ended.items() if SEEN in (pod["metadata"].get("finalizers") or ())}
     if not ended or keep is None:
         return
-    keep({f"{RECORDS}/{uid}.json": record_of(pod, seen.why[uid]) for uid, pod in ended.items()})
-    _let_pods_go(cluster, list(ended.values()))
+    try:
+        keep({f"{RECORDS}/{uid}.json": record_of(pod, seen.why[uid]) for uid, pod in ended.items()})
+        _let_pods_go(cluster, list(ended.values()))
+    except PlatformError:
+        return
     for pod in ended.values():
         pod["metadata"]["finalizers"] = [one for one in pod["metadata"]["finalizers"] if one != SEEN]
 

@@ -1,7 +1,8 @@
-"""What the workers of a box ask of the cluster, and whether it would run them: asked before anything is made."""
+"""What the workers of a box ask of the cluster, and whether it would run them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -141,12 +142,14 @@ def _names(cluster: Cluster, known: Mapping[str, Any]) -> Iterator[str]:
         name = str(known.get(key) or "")
         if not name:
             continue
+        there: list[str] = []
         try:
             if cluster.get(kind, name) is not None:
                 continue
-            there = sorted(str(one["metadata"]["name"]) for one in cluster.list(kind))[:MOST_NAMED]
         except PlatformError:
             continue  # the dry run has the last word
+        with contextlib.suppress(PlatformError):  # Kueue is not there at all, say
+            there = sorted(str(one["metadata"]["name"]) for one in cluster.list(kind))[:MOST_NAMED]
         has = f"; it has {', '.join(there)}" if there else ""
         yield f"overrides.kubernetes.{key}: {cluster} has no {what} {name}{has}"
 

@@ -1,4 +1,4 @@
-"""Judges whether a worker's pod has ended, by what the API server shows of the pod and of its node. Pure.
+"""Judges by what the API server shows whether a worker's pod has ended. Pure.
 
 The same judgement counts in the pods and on a person's machine. What the cluster itself decides about a pod (a phase
 that its garbage collector set, an object that is not there any more) says nothing about the processes: a node that does

@@ -1,4 +1,4 @@
-"""Runs in each pod of a box's Job: starts one worker, and says by its exit code whether another pod should go on.
+"""Runs in each pod of a box's Job: starts one worker, and asks for another pod where one is needed.
 
     pilot.py HOME RUNNER        HOME: `<box>/data/sweep` on the claim; RUNNER: the runner's path below it
 
