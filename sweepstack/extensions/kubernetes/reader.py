@@ -134,8 +134,9 @@ def _begun(pod: Object) -> str:
 
 
 def _worker_nodes(there: list[Object]) -> set[str]:
-    """The nodes on which workers begin, or run."""
-    return {_node(pod) for pod in there if _role(pod) == WORKER and _node(pod) and not _ended(pod)}
+    """The nodes on which workers begin, as these say themselves: one that is lost says nothing."""
+    begin = (pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and _begun(pod))
+    return {_node(pod) for pod in begin if (pod.get("status") or {}).get("phase") == "Pending"}
 
 
 def _blocks(reader: Object, there: list[Object]) -> bool:

@@ -96,7 +96,7 @@ class Pods:
         if state == "Running":
             runs(pod)
         else:
-            pod["status"] = {"phase": state}
+            pod["status"] = {"phase": state, "startTime": "2026-11-29T03:00:00Z"}
         self.pods[name] = pod
         return pod
 
@@ -188,6 +188,14 @@ def test_a_reader_goes_where_a_worker_wants_the_volume(cluster: Pods) -> None:
         pod_for(cluster, 0.1)
     (term,) = cluster.made[1]["spec"]["affinity"]["nodeAffinity"][reader._REQUIRED]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
+
+
+def test_a_lost_node_is_not_where_a_reader_goes(cluster: Pods) -> None:
+    before = pod_for(cluster)
+    cluster.add("lost", WORKER, "n2")["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    cluster.add("not-begun", WORKER, "n2", state="Pending")["status"].pop("startTime")
+    assert not reader.better(cast(Cluster, cluster), before, NATIVE)
+    assert pod_for(cluster) == before
 
 
 def test_a_reader_is_left_once_a_worker_runs(cluster: Pods) -> None:
