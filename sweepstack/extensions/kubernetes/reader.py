@@ -24,7 +24,7 @@ from sweepstack.extensions.kubernetes.objects import ENDING
 from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER, PodRequest, template
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import OutcomeUnknown, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
 READY_SECONDS = 120.0
@@ -199,6 +199,11 @@ class _Reader:
         except OutcomeUnknown as error:
             self._why = str(error)
         except RequestRefused as error:
+            if "cannot create resource" in str(error):
+                raise NotAuthorized(
+                    f"{self._native_id} can't be read, since no worker of it runs and you may not make a reader pod: "
+                    f"{error}. Next: ask who runs the cluster for the verb create of pods in {self._cluster}"
+                ) from error
             raise Unreachable(
                 f"{self._native_id} can't be read, since no worker of it runs and a reader pod is not let in: "
                 f"{pods.refused(str(error))}"
@@ -227,15 +232,24 @@ class _Reader:
 
     def _say(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        events = [one for one in self._cluster.events(self.name) if (one.get("involvedObject") or {}).get("uid") == uid]
-        why = pods.words(pod, events)
+        why = pods.words(pod, [one for one in self._told(self.name) if _about(one) == uid])
         if (self._pvc.get("status") or {}).get("phase") != "Bound" and not _node(pod):
             claim = self._cluster.get("pvc", self._claim)
-            if claim is not None and (more := pods.claim_words(claim, self._cluster.events(self._claim))):
+            if claim is not None and (more := pods.claim_words(claim, self._told(self._claim))):
                 why = more
         if why != self._why:
             self._wait.progress(why)
         self._why = why
+
+    def _told(self, name: str) -> list[Object]:
+        """Events are only words: none where they can't be had."""
+        with contextlib.suppress(PlatformError):
+            return self._cluster.events(name)
+        return []
+
+
+def _about(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("uid") or "")
 
 
 def _on_node(affinity: Object, node: str) -> Object:

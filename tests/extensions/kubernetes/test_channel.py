@@ -227,6 +227,13 @@ def test_refused_pod_is_told(cluster: Pods) -> None:
         pod_for(cluster)
 
 
+def test_missing_right_to_make_a_reader_is_named(cluster: Pods) -> None:
+    said = 'pods is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods" in API group ""'
+    cluster.refusal = RequestRefused(said)
+    with pytest.raises(NotAuthorized, match="verb create of pods in the namespace ann"):
+        pod_for(cluster)
+
+
 def test_ending_box_is_read_only_by_what_runs(cluster: Pods) -> None:
     assert cluster.pvc is not None
     cluster.pvc["metadata"]["annotations"].update(objects.mark(ending_at="now")["metadata"]["annotations"])
