@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from typing import Any
 
 from sweepstack.extensions.kubernetes import kept, objects, pods
@@ -31,6 +32,8 @@ READY_SECONDS = 120.0
 """For so long a reader is waited for, where its caller names no time."""
 IDLE_SECONDS, LONGEST_SECONDS = 300, 6 * 3600
 LOOK_SECONDS = 10
+SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
+"""A reader is looked at with these pauses: while it may soon be there, and later."""
 CPU = 0.05
 SAME = "same"
 """Annotation of a reader: a digest of what it was made of."""
@@ -164,6 +167,7 @@ class _Reader:
         self.name = f"{native_id}-reader"
         self._found: Found | None = None
         self._why = ""
+        self._begun = self._next = time.monotonic()
 
     def found(self) -> Found:
         """See `pod_for`."""
@@ -176,6 +180,9 @@ class _Reader:
         )
 
     def _look(self) -> bool:
+        if (now := time.monotonic()) < self._next:
+            return False
+        self._next = now + PAUSES[now - self._begun > SOON_SECONDS]
         there = _pods(self._cluster, self._native_id)
         self._found = _askable(self._cluster, there)
         if self._found is not None:
