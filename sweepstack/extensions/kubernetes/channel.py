@@ -169,12 +169,13 @@ class PodLinks(Links):
         self.looked = time.monotonic()
 
     def _connect_to(self, way: Any) -> Link:
+        before = way.pod
         try:
             return super()._connect_to(way)
         except Unreachable:
-            former = way.pod
-            if former is None or reader.pod_for(way.cluster, way.native_id).uid == former.uid:
-                raise
+            tried = way.pod
+            if tried is before or reader.pod_for(way.cluster, way.native_id).uid == tried.uid:
+                raise  # there was none to try, or it is the one to ask still
         return super()._connect_to(way)  # that pod has ended meanwhile, and there is another one
 
 

@@ -288,8 +288,9 @@ class Bridge:
     def __init__(self, facts: Facts, connection: socket.socket, protocol: str, came: bytes) -> None:
         self._own, self._terminal = bool(facts.get("own")), bool(facts.get("terminal"))
         self._pieces = bool(facts.get("pieces"))
-        self._judged = self._own or self._terminal
-        """Whether an unanswered ping means a dead server: else it may wait behind input that the command leaves."""
+        self._given = 0
+        """Bytes of a person's input. Where it is more than any pipe holds, a sign of life may wait behind what the
+        command has not taken: then only the system finds out that a server is dead."""
         self._connection, self._closes = connection, protocol == V5
         self._frames, self._came = Frames(), came
         self._out = bytearray()
@@ -416,7 +417,8 @@ class Bridge:
             self._heard, self._asked = now, 0.0
         silent = now - self._heard
         unanswered = self._asked and now - self._asked >= DEAD_SECONDS - PING_SECONDS
-        if unanswered and self._judged and not self._out:
+        judged = self._own or self._terminal or self._given <= PIPE_BUF
+        if unanswered and judged and not self._out:
             raise Unreachable(f"nothing came from the API server for {silent:.0f} s: the connection is given up")
         if silent >= PING_SECONDS and not self._asked and not self._out:
             self._out += framed(PING, b"")
@@ -433,6 +435,7 @@ class Bridge:
         except OSError:  # a terminal that hung up
             data = b""
         self._input = bool(data)
+        self._given += len(data)
         if self._pieces:
             self._out += framed(BINARY, bytes([STDIN]), struct.pack(">I", len(data)), data)
         elif data:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from typing import Any
 
 from sweepstack.extensions.kubernetes import kept, objects, pods
@@ -24,13 +25,15 @@ from sweepstack.extensions.kubernetes.objects import ENDING
 from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER, PodRequest, template
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import OutcomeUnknown, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
 READY_SECONDS = 120.0
 """For so long a reader is waited for, where its caller names no time."""
 IDLE_SECONDS, LONGEST_SECONDS = 300, 6 * 3600
 LOOK_SECONDS = 10
+SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
+"""A reader is looked at with these pauses: while it may soon be there, and later."""
 CPU = 0.05
 SAME = "same"
 """Annotation of a reader: a digest of what it was made of."""
@@ -134,8 +137,9 @@ def _begun(pod: Object) -> str:
 
 
 def _worker_nodes(there: list[Object]) -> set[str]:
-    """The nodes on which workers begin, or run."""
-    return {_node(pod) for pod in there if _role(pod) == WORKER and _node(pod) and not _ended(pod)}
+    """The nodes on which workers begin, as these say themselves: one that is lost says nothing."""
+    begin = (pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and _begun(pod))
+    return {_node(pod) for pod in begin if (pod.get("status") or {}).get("phase") == "Pending"}
 
 
 def _blocks(reader: Object, there: list[Object]) -> bool:
@@ -163,6 +167,7 @@ class _Reader:
         self.name = f"{native_id}-reader"
         self._found: Found | None = None
         self._why = ""
+        self._begun = self._next = time.monotonic()
 
     def found(self) -> Found:
         """See `pod_for`."""
@@ -175,6 +180,9 @@ class _Reader:
         )
 
     def _look(self) -> bool:
+        if (now := time.monotonic()) < self._next:
+            return False
+        self._next = now + PAUSES[now - self._begun > SOON_SECONDS]
         there = _pods(self._cluster, self._native_id)
         self._found = _askable(self._cluster, there)
         if self._found is not None:
@@ -198,6 +206,11 @@ class _Reader:
         except OutcomeUnknown as error:
             self._why = str(error)
         except RequestRefused as error:
+            if "cannot create resource" in str(error):
+                raise NotAuthorized(
+                    f"{self._native_id} can't be read, since no worker of it runs and you may not make a reader pod: "
+                    f"{error}. Next: ask who runs the cluster for the verb create of pods in {self._cluster}"
+                ) from error
             raise Unreachable(
                 f"{self._native_id} can't be read, since no worker of it runs and a reader pod is not let in: "
                 f"{pods.refused(str(error))}"
@@ -226,15 +239,24 @@ class _Reader:
 
     def _say(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        events = [one for one in self._cluster.events(self.name) if (one.get("involvedObject") or {}).get("uid") == uid]
-        why = pods.words(pod, events)
+        why = pods.words(pod, [one for one in self._told(self.name) if _about(one) == uid])
         if (self._pvc.get("status") or {}).get("phase") != "Bound" and not _node(pod):
             claim = self._cluster.get("pvc", self._claim)
-            if claim is not None and (more := pods.claim_words(claim, self._cluster.events(self._claim))):
+            if claim is not None and (more := pods.claim_words(claim, self._told(self._claim))):
                 why = more
         if why != self._why:
             self._wait.progress(why)
         self._why = why
+
+    def _told(self, name: str) -> list[Object]:
+        """Events are only words: none where they can't be had."""
+        with contextlib.suppress(PlatformError):
+            return self._cluster.events(name)
+        return []
+
+
+def _about(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("uid") or "")
 
 
 def _on_node(affinity: Object, node: str) -> Object:

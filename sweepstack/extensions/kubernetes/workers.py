@@ -444,7 +444,8 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
                 if why := pods.job_words(cluster.events(name)):
                     parts.append(f"{name} gets no pod: {why}")
                     continue
-            if len(there) > len(own) and any(uid_of(pod) in seen.ended for pod in seen.of_job(job)):
+            bare = there - {jobs.index_of(pod) for pod in own}
+            if any(jobs.index_of(pod) in bare for pod in seen.of_job(job)):
                 parts.append(
                     f"{name}: after each pod that was ended the cluster waits longer for the next, 10 s at first"
                 )

@@ -96,7 +96,7 @@ class Pods:
         if state == "Running":
             runs(pod)
         else:
-            pod["status"] = {"phase": state}
+            pod["status"] = {"phase": state, "startTime": "2026-11-29T03:00:00Z"}
         self.pods[name] = pod
         return pod
 
@@ -190,6 +190,14 @@ def test_a_reader_goes_where_a_worker_wants_the_volume(cluster: Pods) -> None:
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
 
 
+def test_a_lost_node_is_not_where_a_reader_goes(cluster: Pods) -> None:
+    before = pod_for(cluster)
+    cluster.add("lost", WORKER, "n2")["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    cluster.add("not-begun", WORKER, "n2", state="Pending")["status"].pop("startTime")
+    assert not reader.better(cast(Cluster, cluster), before, NATIVE)
+    assert pod_for(cluster) == before
+
+
 def test_a_reader_is_left_once_a_worker_runs(cluster: Pods) -> None:
     before = pod_for(cluster)
     assert not reader.better(cast(Cluster, cluster), before, NATIVE)
@@ -216,6 +224,13 @@ def test_why_it_does_not_begin_is_told(cluster: Pods) -> None:
 def test_refused_pod_is_told(cluster: Pods) -> None:
     cluster.refusal = RequestRefused('pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0')
     with pytest.raises(Unreachable, match="quota is used up"):
+        pod_for(cluster)
+
+
+def test_missing_right_to_make_a_reader_is_named(cluster: Pods) -> None:
+    said = 'pods is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods" in API group ""'
+    cluster.refusal = RequestRefused(said)
+    with pytest.raises(NotAuthorized, match="verb create of pods in the namespace ann"):
         pod_for(cluster)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from sweepstack.extensions.kubernetes import workers
 from sweepstack.extensions.kubernetes.address import Address
-from sweepstack.extensions.kubernetes.api import PREFIX, Cluster
+from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, labels_of
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.errors import NotYetGone
@@ -67,6 +68,22 @@ def test_a_pod_that_is_deleted_saves_and_another_goes_on(lay: Callable[[], Laid]
     box.add("c2")
     box.top_up(1)  # in the same Job, or in the next one, if the cluster has seen the end of that
     box.until(lambda: "c2" in box.sealed())
+
+
+def test_commands_at_once_bring_no_worker_twice_and_a_late_cell_gets_one(lay: Callable[[], Laid]) -> None:
+    box = lay()
+    box.add("c0", "c1", hold=True)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: box.top_up(2), range(4)))
+    (job,) = box.cluster.list("job", labels_of(box.native_id))
+    assert job["spec"]["completions"] == 2
+    box.until(lambda: (box.control / "on-c0").exists() and (box.control / "on-c1").exists())
+    box.release("c0", "c1")
+    box.until(lambda: sum(one["event"] == "runner-stopped" for one in box.events()) == 2)
+    box.add("c2")  # its pods are shown as running for a moment yet
+    box.top_up(1)
+    box.until(lambda: box.sealed() == {"c0", "c1", "c2"})
+    box.must_be_well()
 
 
 def test_a_worker_that_is_killed_for_memory_frees_its_cell_by_what_its_node_says(lay: Callable[[], Laid]) -> None:
