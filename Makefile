@@ -38,7 +38,7 @@ up:
 	@scripts/next-steps $(STACK)
 
 test:
-	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser --yaml
+	@$(SETUP) --dev --torch --s3 --ssh --slurm --kubernetes --browser --yaml
 	$(IN_MEMORY) $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_SHARING) --slice
 
 check:
@@ -50,7 +50,7 @@ check:
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 proof:
-	@$(SETUP) --dev --torch --trainer --s3 --ssh --slurm --nfs --browser --yaml --quiet
+	@$(SETUP) --dev --torch --trainer --s3 --ssh --slurm --kubernetes --nfs --browser --yaml --quiet
 	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:

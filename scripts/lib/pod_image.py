@@ -1,4 +1,4 @@
-"""The image of pods of the tests' Kubernetes: Debian with Python and a shell, where containerd finds it as it starts.
+"""The image of pods of the tests' Kubernetes: Debian with Python and a shell.
 
 No registry is asked: packages are fetched by apt, unpacked, and imported by a containerd of our own that ends then.
 What it leaves is kept, and each node of a cluster begins with it, so that no test waits for an import.

@@ -26,14 +26,16 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kubernetes-") as made:
-        with KubernetesCluster.start((told.keep or Path(made)) / "c", nodes=told.nodes, gpus=told.gpus) as cluster:
-            volumes = [cluster.volume(f"v{number}") for number in range(1, told.volumes + 1)]
-            print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
-            print(f"server {cluster.server}, image {IMAGE}, storage classes {STORAGE_CLASS} and {LATE_CLASS}")
-            print("".join(f"volume {one.name}: {one.folder}\n" for one in volumes), end="")
-            print(f"up in {time.monotonic() - began:.1f} s; Ctrl-C ends it", flush=True)
-            over.wait()
+    with (
+        tempfile.TemporaryDirectory(prefix="kubernetes-") as made,
+        KubernetesCluster.start((told.keep or Path(made)) / "c", nodes=told.nodes, gpus=told.gpus) as cluster,
+    ):
+        volumes = [cluster.volume(f"v{number}") for number in range(1, told.volumes + 1)]
+        print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
+        print(f"server {cluster.server}, image {IMAGE}, storage classes {STORAGE_CLASS} and {LATE_CLASS}")
+        print("".join(f"volume {one.name}: {one.folder}\n" for one in volumes), end="")
+        print(f"up in {time.monotonic() - began:.1f} s; Ctrl-C ends it", flush=True)
+        over.wait()
 
 
 if __name__ == "__main__":

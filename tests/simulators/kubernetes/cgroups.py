@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -35,11 +36,12 @@ def lacking() -> str:
     return "" if there else "there is no control group of memory"
 
 
-def make(name: str) -> list[Path]:
-    """Makes the groups of a cluster. The folders: the first process of the cluster has to be put into each."""
-    made = [group / name for group in own()]
+def make(name: str, parents: Sequence[Path] | None = None) -> list[Path]:
+    """Makes the groups of a cluster, or below those the ones of a node. The folders: the first process has to be put
+    into each (`enter`). What is there already stays."""
+    made = [group / name for group in (own() if parents is None else parents)]
     for group in made:
-        group.mkdir()
+        group.mkdir(exist_ok=True)
         for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1: no process may enter a group without these
             if (group / setting).is_file() and (group / "cpuset.cpu_exclusive").is_file():
                 (group / setting).write_text((group.parent / setting).read_text())
@@ -53,10 +55,19 @@ def _pass_on(group: Path) -> None:
     names = (group / "cgroup.controllers").read_text().split()
     with contextlib.suppress(OSError):
         (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
-    (group / "first").mkdir()
+    (group / "first").mkdir(exist_ok=True)
 
 
-def enter(groups: list[Path]) -> list[str]:
+def remove(groups: Sequence[Path]) -> bool:
+    """Takes these groups away, and all below them. False where a process is still in one."""
+    for group in groups:
+        for folder, _, _ in os.walk(group, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+    return not any(group.exists() for group in groups)
+
+
+def enter(groups: Sequence[Path]) -> list[str]:
     """Words that stand before a command: it, and all that it starts, is in these groups."""
     files = [str((one / "first" if (one / "first").is_dir() else one) / "cgroup.procs") for one in groups]
     script = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 1; shift; done; shift; exec "$@"'

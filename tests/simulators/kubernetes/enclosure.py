@@ -51,7 +51,10 @@ def until(what: Callable[[], object], said: str, seconds: float = SECONDS, told:
 
 
 class Enclosure:
-    """`pid`: of its first process, on this machine; `network`: a descriptor of its network. Threads may share one."""
+    """`pid`: of its first process, on this machine; `network`: a descriptor of its network; `groups`: its control
+    groups. Threads may share one."""
+
+    groups: Sequence[Path] = ()
 
     def __init__(self, words: Sequence[str], log: Path) -> None:
         self.log = log
@@ -84,13 +87,14 @@ class Enclosure:
         made.groups = groups
         return made
 
-    groups: Sequence[Path] = ()
-
-    def inner(self, mounts: Sequence[str], log: Path) -> Enclosure:
+    def inner(self, name: str, mounts: Sequence[str], log: Path) -> Enclosure:
         """One inside this, as a node of the cluster; its mounts are made after this one's."""
+        groups = cgroups.make(name, self.groups)
         enter = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
-        own = [*_OWN, sys.executable, "-IS", str(KEEPER), *mounts]
-        return Enclosure([*cgroups.enter(list(self.groups)), *enter, *own], log)
+        own = [*_OWN, "--cgroup", sys.executable, "-IS", str(KEEPER), *mounts]
+        made = Enclosure([*cgroups.enter(groups), *enter, *own], log)
+        made.groups = groups
+        return made
 
     @property
     def alive(self) -> bool:
@@ -113,6 +117,7 @@ class Enclosure:
         if self.network >= 0:
             os.close(self.network)
             self.network = -1
+        until(lambda: cgroups.remove(self.groups), "end of the control groups", 20)
 
     def root(self, path: str) -> Path:
         """A path inside it, as this process reaches it."""

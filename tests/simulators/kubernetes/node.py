@@ -86,11 +86,23 @@ class Node:
         self.kubelet.start()
 
     def await_ready(self, ready: bool = True, seconds: float = READY_SECONDS) -> None:
-        """Waits until the API server says so; with False, until it takes the node for silent or broken."""
+        """Waits until the API server says so, and lets pods run there; with False, until it takes the node for silent
+        or broken, and no longer: pods are given up a few seconds later."""
         said = f"{self.name} {'Ready' if ready else 'NotReady'}"
-        until(lambda: self.ready is ready, said, seconds, self._cluster.told)
+        until(lambda: self.ready is ready and not (ready and self._shunned), said, seconds, self._cluster.told)
         if ready and self.gpus:
             self.give_gpus(self.gpus)  # kubelet has set them to 0 when it registered
+
+    @property
+    def _shunned(self) -> bool:
+        silent = {f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable")}
+        return any(one["key"] in silent for one in self.taints)
+
+    @property
+    def taints(self) -> list[dict[str, str]]:
+        """As the API server has them now."""
+        found: list[dict[str, str]] = self.get().get("spec", {}).get("taints", [])
+        return found
 
     @property
     def ready(self) -> bool:
@@ -110,11 +122,11 @@ class Node:
 
     def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> None:
         """Adds one taint. `NoExecute` also ends pods that do not tolerate it."""
-        now = [one for one in self.get()["spec"].get("taints", []) if one["key"] != key]
+        now = [one for one in self.taints if one["key"] != key]
         self.patch({"spec": {"taints": [*now, {"key": key, "value": value, "effect": effect}]}})
 
     def untaint(self, key: str) -> None:
-        now = [one for one in self.get()["spec"].get("taints", []) if one["key"] != key]
+        now = [one for one in self.taints if one["key"] != key]
         self.patch({"spec": {"taints": now}})
 
     def cordon(self, cordoned: bool = True) -> None:
@@ -173,7 +185,7 @@ class Node:
             *(f"/mnt/image/{_SNAPSHOTS}/{one}:{disk}/{_SNAPSHOTS}/{one}:ro" for one in snapshots),
             *(f"{own}/kernel/{name}:/proc/sys/{name}" for name in _KERNEL),
         ]
-        self.inside = self._cluster.inside.inner(mounts, self._cluster.keep / "log" / f"{self.name}.log")
+        self.inside = self._cluster.inside.inner(self.name, mounts, self._cluster.keep / "log" / f"{self.name}.log")
         self._connect()
         self.containerd.start()
 

@@ -1,7 +1,8 @@
 """How each program of a cluster is started: its words, and its configuration as a file.
 
 Times are shorter than a real cluster's, so that tests of faults take seconds: a node that is silent for
-`NODE_SILENT_SECONDS` is NotReady (50 s by default elsewhere), and its pods are given up `TOLERATED_SECONDS` later (300 s).
+`NODE_SILENT_SECONDS` is NotReady (50 s by default elsewhere), and its pods are given up `TOLERATED_SECONDS` later
+(300 s by default elsewhere).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ CONTROLLERS = (
     *(f"--service-account-private-key-file={PKI}/accounts.key", f"--root-ca-file={PKI}/ca.crt"),
     *(f"--cluster-signing-cert-file={PKI}/ca.crt", f"--cluster-signing-key-file={PKI}/ca.key"),
     *("--use-service-account-credentials=true", "--bind-address=127.0.0.1", "--profiling=false"),
-    *(f"--node-monitor-grace-period={NODE_SILENT_SECONDS}s", "--node-monitor-period=1s"),
+    *(f"--node-monitor-grace-period={NODE_SILENT_SECONDS}s", "--node-monitor-period=1s", "--node-eviction-rate=100"),
     *("--pvclaimbinder-sync-period=2s", "--kube-api-qps=200", "--kube-api-burst=400"),
 )
 SCHEDULER = (
@@ -66,6 +67,10 @@ def kubelet(node: str, address: str) -> list[str]:
         *(PROGRAM, "kubelet", f"--config=/mnt/{node}/kubelet.json", f"--kubeconfig={PKI}/{node}.kubeconfig"),
         *(f"--hostname-override={node}", f"--node-ip={address}"),
     ]
+
+
+_LIMITED = ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree")
+"""What a kubelet ends pods for when little of it is left. Here it does not: a full disk is the machine's own."""
 
 
 def kubelet_config(node: str, address: str) -> str:
@@ -95,9 +100,7 @@ def kubelet_config(node: str, address: str) -> str:
             "volumePluginDir": "/var/lib/kubelet/plugins-of-volumes",
             "resolvConf": "",
             "clusterDomain": "cluster.local",
-            "evictionHard": dict.fromkeys(
-                ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree"), "0%"
-            ),
+            "evictionHard": dict.fromkeys(_LIMITED, "0%"),
             "imageGCHighThresholdPercent": 100,
             "nodeStatusUpdateFrequency": "2s",
             "nodeLeaseDurationSeconds": 8,
@@ -132,7 +135,7 @@ disabled_plugins = [
 
 
 def network_config(pods: str) -> str:
-    """`pods`: the range of this node's pods. Each has an address that all pods and nodes of the cluster reach as it is."""
+    """`pods`: the range of this node's pods. All pods and nodes of the cluster reach a pod's address as it is."""
     ways = {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "pods", "isGateway": True, "ipam": ways}
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
