@@ -137,7 +137,10 @@ def test_more_than_machines_write_is_refused_beside_it(project: Path) -> None:
     ("key", "line"),
     [
         ("placement: {platform: 3}", r"line 4 +placement\.\w+"),
-        ("accept_facts: {nowhere.verbs: {month: 2026-11, accepted: 2026-11-29}}", r"line 4 +accept_facts\.nowhere\.verbs"),
+        (
+            "accept_facts: {nowhere.verbs: {month: 2026-11, accepted: 2026-11-29}}",
+            r"line 4 +accept_facts\.nowhere\.verbs",
+        ),
     ],
 )
 def test_a_mistake_in_what_commands_write_is_named_in_the_stack_file(project: Path, key: str, line: str) -> None:
