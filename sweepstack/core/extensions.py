@@ -12,7 +12,6 @@ COMMANDS = {
     "ci": "pipelines",
     "profile explain": "authoring",
     "profile new": "authoring",
-    "confirm worker": "slurm",
 }
 """Command, or verb of a group → the extension that brings it. Read only where that is not installed, to say so."""
 

@@ -410,8 +410,12 @@ def _bare_alone(now: Now) -> bool:
 def _of_stranded(now: Now) -> list[str]:
     if all(one.by_hand for one in now.stranded):
         return now.resumes(BY_HAND)
-    told = [way for one in now.stranded for way in _named_in(one.seen.note, now.stack)]
-    return [*(way for way in told if way.startswith("sweepctl confirm worker ")), *now.resumes()]
+    return [*_of_lost_workers(now, now.stranded), *now.resumes()]
+
+
+def _of_lost_workers(now: Now, boxes: Iterable[BoxSnapshot]) -> list[str]:
+    told = [way for one in boxes for way in _named_in(one.seen.note, now.stack)]
+    return [way for way in told if way.startswith("sweepctl confirm worker ")]
 
 
 def _of_hung(now: Now) -> list[str]:
@@ -423,7 +427,11 @@ def _of_hung(now: Now) -> list[str]:
 def _of_running(now: Now) -> list[str]:
     # Where none has ended well yet, the others may fail in the same way.
     logs = [f"sweepctl logs --stack {now.stack} {name}" for name in now.failed[:1] if not now.states & ENDED]
-    return [*logs, f"sweepctl wait --stack {now.stack} done && sweepctl finish --stack {now.stack}"]
+    return [
+        *_of_lost_workers(now, now.boxes),
+        *logs,
+        f"sweepctl wait --stack {now.stack} done && sweepctl finish --stack {now.stack}",
+    ]
 
 
 def _of_wrong_files(now: Now) -> list[str]:

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from sweepstack.cli.commands.confirm import Statement
+from sweepstack.cli.commands.confirm import worker as worker_ended
 from sweepstack.cli.output import Out
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import Cell
-from sweepstack.extensions.slurm.commands.confirm import worker as worker_ended
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, digest_of, sha256_hex
@@ -533,7 +533,9 @@ def test_a_person_says_it_and_is_refused_while_it_runs(
 ) -> None:
     channel = LocalChannel(shared.box.native_id, shared.box.root, {})
     target: Any = SimpleNamespace(stack="dev")
-    monkeypatch.setattr(worker_ended, "find_box", lambda *_: None)
+    platform = SimpleNamespace(channel=lambda *_: channel)
+    entry = SimpleNamespace(name="box-0", native_id="", account="", context=lambda: SimpleNamespace(platform=platform))
+    monkeypatch.setattr(worker_ended, "find_box", lambda *_: entry)
     monkeypatch.setattr(worker_ended, "way_to", lambda *_: channel)
     shared.box.add("slow", "while :; do sleep 0.05; done")
     worker = shared.start("w0")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +87,52 @@ def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, wha
     ok(stack.up(timeout=180))
     ok(stack.destroy(timeout=180))
     until(lambda: not admin.list(CLAIMS), "the end of the claim", told=stack.cluster.told)
+
+
+def test_a_person_says_that_a_node_is_off_and_its_cell_goes_on(tmp_path: Path) -> None:
+    """Until then nothing frees it; and it is refused while the cluster shows that the worker runs."""
+    with KubernetesCluster.start(tmp_path / "cluster", nodes=2) as cluster:
+        stack = KubeStack(tmp_path / "s", cluster=cluster, cells=("seed0", "seed1"))
+        try:
+            stack.write_config()
+            stack.init()
+            stack.hold("seed0")
+            ok(stack.up(timeout=300))
+            until(lambda: stack.sealed() == {"seed1"}, "seed1", told=cluster.told)
+            worker = next(one["worker"] for one in _journal(stack) if one.get("cell") == "seed0")
+            (pod,) = (one for one in cluster.admin.list(PODS) if f"{one['metadata']['uid']}.0" == worker)
+            says = ("confirm", "worker", "box-0", worker, "--saw", "its fan is burnt", "--by", "ann")
+            refused = stack.sweepctl(*says, timeout=120)
+            assert refused.rc == 1, refused
+            assert "runs, as the cluster shows it" in " ".join(refused.text.split()), refused
+
+            node = cluster.nodes[pod["spec"]["nodeName"]]
+            node.power_off()
+            node.await_ready(False)
+            stack.release()
+            until(lambda: not _is_ready(cluster.admin.get(f"{PODS}/{pod['metadata']['name']}")), "the silent pod")
+            status = stack.sweepctl("status", timeout=180)
+            assert f'sweepctl confirm worker --stack {stack.name} box-0 {worker} --saw "…"' in status.text, status
+            ok(stack.up(timeout=300))
+            assert stack.sealed() == {"seed1"}
+            ok(stack.sweepctl(*says, timeout=180))
+            ok(stack.up(timeout=300))
+            until(lambda: stack.sealed() == {"seed0", "seed1"}, "seed0, in another pod", told=cluster.told)
+            (proved,) = (one for one in _journal(stack) if one["event"] == "worker-ended")
+            assert (proved["worker"], proved["proof"]) == (worker, "ann saw: its fan is burnt")
+            verify = ok(stack.sweepctl("pull", "--verify", "--json", timeout=180)).json()
+            ok(stack.sweepctl("approve", verify["receipt"], timeout=120))
+            ok(stack.up(timeout=180))
+            ok(stack.destroy(timeout=200))
+            assert stack.boxes_there() == []
+        finally:
+            stack.close()
+
+
+def _journal(stack: KubeStack) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (stack.folder / "box/data/sweep/journal.jsonl").read_bytes().splitlines()]
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    found = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+    return found.get("Ready") == "True"

@@ -308,6 +308,9 @@ class PodChannel(AgentChannel):
     def workers(self) -> Mapping[str, Any]:
         return workers.told(self._cluster, self.native_id, self._account, keep=self._keep)
 
+    def worker_ended(self, worker: str, saw: str) -> str:
+        return workers.person_saw(self._cluster, self.native_id, self._account, worker, saw)
+
     def _keep(self, files: Mapping[str, bytes]) -> None:
         """Puts on record how pods ended: see `workers.Keep`."""
         for path, data in files.items():

@@ -10,9 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sweepstack.extensions.kubernetes import jobs
-from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of
+from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.objects import NAME
 from sweepstack.extensions.kubernetes.onbox import ends
-from sweepstack.onbox.common.dataclass import dataclass, field
+from sweepstack.extensions.kubernetes.pod_template import SEEN
+from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized
 
 GOES_ON = ("signal", "wall")
@@ -22,7 +24,7 @@ GOES_ON = ("signal", "wall")
 @dataclass(frozen=True)
 class Standing:
     """One look. `ended`, `lost`, `leaving`, `at_work`: the pods by their uid, each in one of them; `why`: what shows
-    it. `lost`: whether these have ended is not known."""
+    it. `lost`: whether these have ended is not known. `box`: its name, where a pod is lost."""
 
     jobs: Sequence[Object]
     pods: Sequence[Object]
@@ -31,6 +33,7 @@ class Standing:
     leaving: dict[str, Object] = field(default_factory=dict)
     at_work: dict[str, Object] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
+    box: str = "BOX"
 
     @property
     def open_jobs(self) -> list[Object]:
@@ -63,7 +66,7 @@ class Standing:
                 queued += len(there) if jobs.is_queued(job) else 0
                 held += 0 if jobs.is_queued(job) else len(there)
                 continue
-            only_lost = {jobs.index_of(pod) for uid, pod in own.items() if uid in self.lost}
+            only_lost = {jobs.index_of(pod) for uid, pod in own.items() if uid in self.lost or given_up(pod)}
             only_lost -= {jobs.index_of(pod) for uid, pod in own.items() if uid in self.at_work}
             lost += len(there & only_lost)
             live += len(there - only_lost)
@@ -89,6 +92,13 @@ class Slots:
     lost: int
 
 
+def given_up(pod: Object) -> bool:
+    """Whether it is kept, and a person's word alone proves its end: its Job, which waits for its node's, brings no
+    other pod until it was let go."""
+    said = ends.SAW in (pod["metadata"].get("annotations") or {}) and SEEN in (pod["metadata"].get("finalizers") or ())
+    return said and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
 def exit_of(pod: Object) -> int | None:
     """The exit code of a pod's container; None where its node has told of none."""
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -96,6 +106,10 @@ def exit_of(pod: Object) -> int | None:
         if code is not None:
             return int(code)
     return None
+
+
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def uid_of(pod: Object) -> str:
@@ -106,7 +120,9 @@ def look(cluster: Cluster, native_id: str) -> Standing:
     """What there is now. Reads only. Raises Unreachable, NotAuthorized."""
     found = cluster.list("job", labels_of(native_id))
     pods = cluster.list("pod", labels_of(native_id, role="worker"))
-    return judged(sorted(found, key=jobs.number_of), pods, _nodes(cluster, pods), time.time())
+    seen = judged(sorted(found, key=jobs.number_of), pods, _nodes(cluster, pods), time.time())
+    claim = cluster.get("pvc", native_id) if seen.lost else None
+    return replace(seen, box=marks_of(claim).get(NAME, seen.box)) if claim is not None else seen
 
 
 def judged(
@@ -115,7 +131,7 @@ def judged(
     """The same, of objects that were read already. `nodes`: see `ends.judged`."""
     seen = Standing(found, pods)
     for pod in pods:
-        uid, node = uid_of(pod), str((pod.get("spec") or {}).get("nodeName") or "")
+        uid, node = uid_of(pod), node_of(pod)
         state, seen.why[uid] = ends.judged(pod, nodes.get(node), now)
         if state == ends.ENDED:
             seen.ended[uid] = pod

@@ -39,6 +39,9 @@ Keep = Callable[[Mapping[str, bytes]], None]
 """Writes files below the box's home, path → content, and returns once they are there. Raises Unreachable."""
 ASKED = "asked"
 """An annotation of a Job: a digest of what its pods ask for."""
+TRACKED = "batch.kubernetes.io/job-tracking"
+"""The Job controller's own finalizer on pods. It waits for the node, also where a person said that it is off; and as
+long as the object is there, no other pod of the box is put on another node."""
 SHIPPED = ("common", "kubernetes")
 """The folders of code that pods get."""
 LOOKS = 5
@@ -224,18 +227,22 @@ def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
     ended = {uid: pod for uid, pod in seen.ended.items() if SEEN in (pod["metadata"].get("finalizers") or ())}
     if not ended or keep is None:
         return
-    try:
+    with contextlib.suppress(PlatformError):
         keep({f"{RECORDS}/{uid}.json": record_of(pod, seen.why[uid]) for uid, pod in ended.items()})
-        _let_pods_go(cluster, list(ended.values()))
-    except PlatformError:
-        return
-    for pod in ended.values():
-        pod["metadata"]["finalizers"] = [one for one in pod["metadata"]["finalizers"] if one != SEEN]
+        _let_pods_go(cluster, list(seen.ended.values()))
 
 
 def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
+    """And all that ended on a node of which a person says that it is off: it ends no object any more."""
+    off = {standing.node_of(pod) for pod in ended if ends.SAW in (pod["metadata"].get("annotations") or {})}
     for pod in ended:
-        let_go(cluster, "pod", str(pod["metadata"]["name"]), SEEN)
+        metadata = pod["metadata"]
+        let_go(cluster, "pod", str(metadata["name"]), SEEN)
+        metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != SEEN]
+        phase = (pod.get("status") or {}).get("phase")
+        if standing.node_of(pod) in off and objects.deleted(pod) and phase not in ("Succeeded", "Failed"):
+            cluster.delete("pod", str(metadata["name"]), uid=uid_of(pod), grace=0)
+            let_go(cluster, "pod", str(metadata["name"]), TRACKED)
 
 
 def _clear(cluster: Cluster, seen: Standing) -> None:
@@ -318,18 +325,34 @@ def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
 
 def _way_on(seen: Standing, pod: Object) -> str:
     """What a person can do about a pod whose node does not answer."""
-    uid, name = uid_of(pod), str(pod["metadata"]["name"])
+    uid = uid_of(pod)
     if uid not in seen.lost:
         return ""
     node = str((pod.get("spec") or {}).get("nodeName") or "NODE")
-    if "not in the cluster" in seen.why[uid]:
-        how = f'kubectl annotate pod {name} {ends.SAW}="what you saw"'
-    else:
-        how = f"kubectl taint nodes {node} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    taint = f"; for all that was on it: `kubectl taint nodes {node} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
     return (
-        f" (once it answers this is settled by itself; once you have seen that it is off: `{how}`, and for its cells "
-        f'`sweepctl confirm worker BOX {uid}.0 --saw "…"`)'
+        " (once it answers this is settled by itself; once you have seen that it is off: "
+        f'`sweepctl confirm worker {seen.box} {uid}.0 --saw "…"`'
+        f"{'' if 'not in the cluster' in seen.why[uid] else taint})"
     )
+
+
+def person_saw(cluster: Cluster, native_id: str, account: str, worker: str, saw: str) -> str:
+    """See `TakesWord.worker_ended`: it is written on the worker's pod, whose object then ends as soon as its end is on
+    record."""
+    cluster.require(account)
+    seen, uid = standing.look(cluster, native_id), worker.rpartition(".")[0]
+    if uid in seen.at_work or uid in seen.leaving:
+        raise RequestRefused(
+            f"{worker} runs, as the cluster shows it: {seen.why[uid]}. A node is known to be silent after some 40 s: "
+            "where it is off, the same command again then"
+        )
+    if (pod := seen.lost.get(uid)) is None:
+        return ""
+    name = str(pod["metadata"]["name"])
+    cluster.patch("pod", name, {"metadata": {"annotations": {ends.SAW: saw}}})
+    cluster.delete("pod", name, uid=uid, grace=0)
+    return f"the pod {name} has it that {worker} has ended"
 
 
 # -- says how it is with them

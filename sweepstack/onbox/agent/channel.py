@@ -268,3 +268,15 @@ class Scheduled(Protocol):
         cells or will by themselves; `held`, how many a person holds; and `words`, all of it in one line. Raises
         Unreachable."""
         ...
+
+
+@runtime_checkable
+class TakesWord(Protocol):
+    """A channel to a box whose scheduler takes a person's word, too, that a worker has ended. It need not reach the
+    box for that."""
+
+    def worker_ended(self, worker: str, saw: str) -> str:
+        """Tells the scheduler that a person saw that. Idempotent. Returns what it wrote down, in words; "" where it
+        knows of no such worker, or of its end. Raises RequestRefused where it shows that the worker runs;
+        Unreachable."""
+        ...

@@ -314,12 +314,19 @@ def test_the_end_is_proved_by_the_nodes_and_no_pod_begins_after_it(
 
 def test_a_pod_on_a_node_that_does_not_answer_keeps_the_end_open(store: Store) -> None:
     top_up(store, 1)
-    running(store, store.objects["job"][f"{BOX}-1"], 0)
+    store.objects["pvc"][BOX]["metadata"]["annotations"][f"{PREFIX}name"] = "box-0"
+    (lost,) = running(store, store.objects["job"][f"{BOX}-1"], 0)
+    worker = f"{lost['metadata']['uid']}.0"
+    with pytest.raises(RequestRefused, match="runs, as the cluster shows it"):
+        workers.person_saw(store, BOX, "a", worker, "ann: it burnt")  # type: ignore[arg-type]
     store.objects["node"].clear()
     with pytest.raises(NotYetGone, match="is not in the cluster any more") as found:
         end_all(store, 0.1)
-    assert "kubectl annotate pod" in str(found.value)
-    assert "sweepctl confirm worker" in str(found.value)
+    assert f'`sweepctl confirm worker box-0 {worker} --saw "…"`' in str(found.value)
+    assert "taint" not in str(found.value), "there is no node that could have one"
+    assert worker in workers.person_saw(store, BOX, "a", worker, "ann: it burnt")  # type: ignore[arg-type]
+    assert workers.person_saw(store, BOX, "a", worker, "ann: it burnt") == ""  # type: ignore[arg-type]
+    end_all(store)
 
 
 # -- words

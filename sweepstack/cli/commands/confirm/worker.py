@@ -1,7 +1,8 @@
 """`sweepctl confirm worker BOX WORKER`: a person says that a worker of a shared box has ended.
 
 For what neither its host nor the scheduler can prove: a node that was taken away, a scheduler that forgot the job. It
-is written into the box's journal, and frees the cells that this worker had.
+is written into the box's journal, and frees the cells that this worker had. A scheduler that waits for the end of that
+worker itself (the pod of a node that is lost) is told, too, and first: it may hold what the box is read by.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import json as json_text
 from sweepstack.cli.box_access import find_box, way_to
 from sweepstack.cli.commands.confirm import Statement
 from sweepstack.cli.output import Out
-from sweepstack.onbox.agent.channel import Channel
+from sweepstack.onbox.agent.channel import Channel, TakesWord
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import No, Unsure
+from sweepstack.onbox.common.errors import No, RequestRefused, SweepstackError, Unsure
 from sweepstack.operations.sweep.target import Target
+from sweepstack.status.engine.state import BoxEntry
 
 SECONDS = 120.0
 RUNS = 10
@@ -24,11 +26,22 @@ USES = ("which", "saw", "by")
 
 
 def confirm(target: Target, statement: Statement, out: Out) -> int:
-    """Exit 0: it is in the box's journal, and others take its cells. Raises No while it is seen to run, Unsure."""
+    """Exit 0: it is in the box's journal, and others take its cells; or the scheduler has it, of a box that is ending.
+    Raises No while it is seen to run, Unsure."""
     status = [f"sweepctl status --stack {target.stack}"]
     box, worker, person = statement.box, statement.named("worker"), statement.person
     words = statement.words('what shows it, such as --saw "the node was taken away"')
-    channel = way_to(target, find_box(target, box))
+    entry = find_box(target, box)
+    told = _told_scheduler(entry, worker, f"{person}: {words}", status)
+    try:
+        channel = way_to(target, entry)
+    except No as error:
+        if not told or isinstance(error, Unsure):
+            raise
+        out.document({"stack": target.stack, "box": box, "worker": worker, "saw": words, "by": person})
+        out.line(f"{told} ({person} saw: {words}); {error}")
+        out.next(error.next)
+        return 0
     home = box_layout.HOME
     argv = [channel.python, _program(channel, box, worker, status), channel.absolute(home)]
     done = channel.run([*argv, "--worker-ended", worker, "--saw", words, "--by", person], timeout=SECONDS)
@@ -41,6 +54,17 @@ def confirm(target: Target, statement: Statement, out: Out) -> int:
     out.line(f"the journal of {box} has it: {worker} has ended ({person} saw: {words}); its cells are free")
     out.next([f"pulumi up --stack {target.stack}    (if no other worker is there to take them)"])
     return 0
+
+
+def _told_scheduler(entry: BoxEntry, worker: str, saw: str, status: list[str]) -> str:
+    """What a scheduler wrote down that takes a person's word; "" for any other."""
+    try:
+        channel = entry.context().platform.channel(entry.native_id, entry.account)
+        return channel.worker_ended(worker, saw) if isinstance(channel, TakesWord) else ""
+    except RequestRefused as error:
+        raise No(f"{error}; nothing was written down. If it must not go on, end it first", status) from error
+    except SweepstackError as error:
+        raise Unsure(f"box {entry.name}: {error}", status) from error
 
 
 def _program(channel: Channel, box: str, worker: str, status: list[str]) -> str:

@@ -1,1 +1,0 @@
-"""What a person confirms of a cluster."""
