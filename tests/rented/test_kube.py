@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
     (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]
     assert (seen["native_id"], seen["phase"]) == (box, "running")
     assert_refused(stack.destroy(timeout=180))
+    _is_shown_as_applied(stack, box)
     stack.edit_config(lambda sweep: sweep["cells"]["grid"].update(seed=[0, 1, 2, 3, 4]))
     ok(stack.up(timeout=180))
     stack.release()
@@ -136,3 +138,33 @@ def _journal(stack: KubeStack) -> list[dict[str, Any]]:
 def _is_ready(pod: dict[str, Any]) -> bool:
     found = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
     return found.get("Ready") == "True"
+
+
+def _is_shown_as_applied(stack: KubeStack, box: str) -> None:
+    """What `show BOX --manifests` prints passes the server's strict dry run; what another manager set is told."""
+    shown = stack.sweepctl("show", "box-0", "--manifests", timeout=120)
+    assert (shown.rc, shown.err) == (0, ""), shown
+    took = _kubectl(
+        stack, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", given=shown.out
+    )
+    assert took.returncode == 0, took.stderr
+    assert [line.split()[0].split("/")[0].split(".")[0] for line in took.stdout.splitlines()] == [
+        "persistentvolumeclaim", "job", "validatingadmissionpolicy", "validatingadmissionpolicybinding",
+    ]  # fmt: skip
+    job = f"{box}-1"
+    _kubectl(stack, "patch", "job", job, "-p", '{"spec":{"parallelism":1}}', "--field-manager=argo")
+    _kubectl(stack, "annotate", "pvc", box, "sweepstack.dev/name=x", "--overwrite", "--field-manager=flux")
+    shown = stack.sweepctl("show", "box-0", "--manifests", timeout=120)
+    told = " ".join(shown.err.split())
+    assert f"spec.parallelism of the Job {job} was set by argo: it is left so" in told, shown
+    assert f"annotations[sweepstack.dev/name] of the PersistentVolumeClaim {box} was set by flux" in told, shown
+    took = _kubectl(stack, "apply", "--server-side", "--dry-run=server", "-f", "-", given=shown.out)
+    assert 'conflict with "argo"' in took.stderr, took
+    assert f"{job} has another parallelism" in " ".join(stack.sweepctl("status", timeout=120).text.split())
+    _kubectl(stack, "patch", "job", job, "-p", '{"spec":{"parallelism":2}}', "--field-manager=argo")
+    _kubectl(stack, "annotate", "pvc", box, "sweepstack.dev/name=box-0", "--overwrite", "--field-manager=flux")
+
+
+def _kubectl(stack: KubeStack, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    argv = ["kubectl", "--kubeconfig", str(stack.cluster.kubeconfig), "-n", NAMESPACE, *words]
+    return subprocess.run(argv, input=given, capture_output=True, text=True, timeout=60, check=False)

@@ -33,7 +33,9 @@ def policy() -> Object:
         "metadata": {"name": POLICY, "labels": {MANAGED: MANAGER}},
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": {
+            "matchConstraints": {  # whole, with the server's defaults: else who applies the same has a conflict
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
                 "objectSelector": {
                     "matchLabels": {MANAGED: MANAGER},
                     "matchExpressions": [{"key": BOX, "operator": "Exists"}],
@@ -44,6 +46,7 @@ def policy() -> Object:
                         "apiVersions": ["v1"],
                         "operations": ["DELETE", "UPDATE"],
                         "resources": ["persistentvolumeclaims"],
+                        "scope": "*",
                     }
                 ],
             },
@@ -68,11 +71,23 @@ def binding() -> Object:
     }
 
 
+def objects() -> list[Object]:
+    """Policy and binding, as they are applied."""
+    found = [policy(), binding()]
+    for body in found:
+        body["metadata"]["annotations"] = {VERSION: _version()}
+    return found
+
+
+def _version() -> str:
+    return sha256_hex(canonical_json([policy(), binding()]))[:12]
+
+
 def install(cluster: Cluster) -> str:
     """Puts the policy into the cluster where this user may, unless it is there as it should be. Idempotent. Returns
     what it did, or why it did nothing, in words; "" where the policy was there already. Never raises: what saves is the
     finalizer."""
-    wanted = sha256_hex(canonical_json([policy(), binding()]))[:12]
+    wanted = _version()
     try:
         found = cluster.get("policy", POLICY)
         if found is not None and (found["metadata"].get("annotations") or {}).get(VERSION) == wanted:
@@ -82,8 +97,7 @@ def install(cluster: Cluster) -> str:
         ]
         if lacks:
             return _without("this user may not install one")
-        for kind, body in (("policy", policy()), ("policybinding", binding())):
-            body["metadata"]["annotations"] = {VERSION: wanted}
+        for kind, body in zip(("policy", "policybinding"), objects(), strict=True):
             cluster.apply(kind, POLICY, body)
     except PlatformError as error:
         return _without(str(error))

@@ -16,7 +16,7 @@ from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
 from sweepstack.extensions.kubernetes.api import MANAGED, MANAGER, Cluster, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, Unreachable, Unsupported
-from sweepstack.onbox.host.capabilities import CanStop, IsCluster
+from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
     Cluster(Address.parse(address)).require(account)
 
 
-class KubernetesPlatform(CanStop, IsCluster):
+class KubernetesPlatform(CanStop, IsCluster, HasManifests):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     sees_all: ClassVar[bool] = True
@@ -111,6 +111,12 @@ class KubernetesPlatform(CanStop, IsCluster):
         from sweepstack.extensions.kubernetes import workers
 
         return workers.refusals(self.cluster, scheduler)
+
+    def manifests(self, native_id: str, account: str) -> tuple[list[dict[str, Any]], list[str]]:
+        from sweepstack.extensions.kubernetes import manifests
+
+        self.cluster.require(account)
+        return manifests.manifests(self.cluster, native_id)
 
     def power_off(self, native_id: str, account: str, command: str) -> None:
         raise Unsupported("a cluster is not shut down by a command of one box: end its node pool where it was rented")

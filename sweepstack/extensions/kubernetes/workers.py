@@ -164,7 +164,7 @@ def _bring(
     if missing <= 0:
         return "; ".join(done)
     same = [job for job in seen.open_jobs if marks_of(job).get(ASKED) == digest]
-    room = next((job for job in same if not (jobs.is_suspended(job) or jobs.is_queued(job))), None)
+    room = next((job for job in same if _grows(job)), None)
     if room is not None:
         count = int(room["spec"]["completions"]) + missing
         grown = {"completions": count, "parallelism": count}
@@ -175,6 +175,12 @@ def _bring(
     job = jobs.worker_job(native_id, number, missing, asked.pods, command, asked.placed(nodes))
     job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
     return "; ".join([*done, _submit(cluster, job)])
+
+
+def _grows(job: Object) -> bool:
+    """Whether more may be asked of a Job: neither a person, nor Kueue, nor another tool decides how many it has."""
+    as_made = job["spec"].get("parallelism", 1) == job["spec"].get("completions")
+    return as_made and not (jobs.is_suspended(job) or jobs.is_queued(job))
 
 
 def _submit(cluster: Cluster, job: Object) -> str:
@@ -457,6 +463,10 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
         own = [pod for pod in seen.of_job(job) if uid_of(pod) not in seen.ended]
         if objects.deleted(job) and own:
             parts.append(f"{name} was deleted by hand: its pods end, or go on as they are, and none follows them")
+        elif there and job["spec"].get("parallelism", 1) != job["spec"].get("completions"):
+            parts.append(
+                f"{name} has another parallelism than it was made with, and is left so: sweepctl show BOX --manifests"
+            )
         elif there and jobs.is_suspended(job):
             held = (
                 f'is suspended by a person, and left so: kubectl patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''

@@ -243,6 +243,16 @@ class IsCluster(IsHost, Protocol):
 
 
 @runtime_checkable
+class HasManifests(Platform, Protocol):
+    """Its boxes are objects that other tools apply, too."""
+
+    def manifests(self, native_id: str, account: str) -> tuple[list[dict[str, Any]], list[str]]:
+        """The objects of a box as they are applied, in the platform's own spelling, and what others changed of them,
+        in words. Reads only. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
 class HasPeers(Platform, Protocol):
     """Its boxes may have other nodes, on which parts of their cells run."""
 

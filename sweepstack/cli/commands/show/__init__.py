@@ -12,6 +12,7 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.commands.approve.sign import default_key
 from sweepstack.cli.commands.show.cell import show_cell
+from sweepstack.cli.commands.show.manifests import show_manifests
 from sweepstack.cli.options import AsJson, Evidence, Stack
 from sweepstack.cli.output import YES, Out, aside, size
 from sweepstack.core.printable import visible
@@ -29,8 +30,8 @@ def command(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="CELL|sha256:…",
-            help="A cell's name, or a receipt's whole digest; by default the latest receipt.",
+            metavar="CELL|sha256:…|BOX",
+            help="A cell's name, a receipt's whole digest, or a box; by default the latest receipt.",
             autocompletion=completion.cells,
         ),
     ] = None,
@@ -50,6 +51,12 @@ def command(
             help="Export a DSSE envelope, signed with the key's file that SWEEPSTACK_SIGNING_KEY names, or git.",
         ),
     ] = False,
+    manifests: Annotated[
+        bool,
+        typer.Option(
+            "--manifests", help="Of a box that is made of a cluster's objects: these, as they are applied, as YAML."
+        ),
+    ] = False,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
@@ -59,7 +66,11 @@ def command(
         raise Unsure("what is signed is an export: say where it goes, -o FILE")
     if json and output == "-":
         raise Unsure("the export is JSON and goes to stdout: with --json, say where it is to go, -o FILE")
+    if manifests and (what is None or output is not None):
+        raise Unsure("--manifests is of a box, and goes to stdout: sweepctl show BOX --manifests")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
+    if manifests and what is not None:
+        return show_manifests(target, what, out)
     if what is not None and not what.startswith(DIGEST_PREFIX):
         if output is not None:
             raise Unsure("a receipt is exported, and no cell: leave the cell out, or name a receipt by its digest")
