@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweepstack.extensions.kubernetes import gate, objects, states
+from sweepstack.extensions.kubernetes import gate, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import READY, TAG
 from sweepstack.onbox.common.errors import (
@@ -50,6 +50,8 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
     try:
         reach(native_id, wait)
         cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
+        for words in workers.of_claim(cluster, native_id):
+            wait.progress(f"{request.name}: {words}")
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweepstack.extensions.kubernetes.api import Object
+from sweepstack.extensions.kubernetes.api import Object, marks_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
 
@@ -356,6 +356,16 @@ def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = (), *, waits_
             "overrides.kubernetes.storage_class (kubectl get storageclass shows them)"
         )
     return f"the claim {name} has no volume yet{f' ({said})' if said else ''}"
+
+
+def reclaim_words(pv: Object) -> str:
+    """What becomes of a box's bytes once its claim is gone, as its volume's reclaim policy says; "" where none does.
+    `reclaim`: what that was before the volume was kept for a while (`kept`)."""
+    policy = marks_of(pv).get("reclaim") or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "")
+    name = f"its volume {pv['metadata']['name']}"
+    if policy == "Delete":
+        return f"{name} has the reclaim policy Delete: the end of the claim ends its bytes"
+    return f"{name} has the reclaim policy {policy}: its bytes stay after the claim's end" if policy else ""
 
 
 def _last(events: Sequence[Mapping[str, Any]], reason: str, word: str) -> str:

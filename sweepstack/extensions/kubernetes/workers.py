@@ -391,8 +391,22 @@ def told(cluster: Cluster, native_id: str, account: str, keep: Keep | None = Non
         "at_work": slots.live + slots.queued,
         "held": slots.held,
         "lost": len(seen.lost),
-        "words": _summary(cluster, seen, events),
+        "words": "; ".join([_summary(cluster, seen, events), *of_claim(cluster, native_id)]),
     }
+
+
+def of_claim(cluster: Cluster, native_id: str) -> list[str]:
+    """Why a box's claim has no volume, or what becomes of its bytes at its end, in words. Empty where that can't be
+    read: many users may read no volumes."""
+    with contextlib.suppress(PlatformError):
+        claim = cluster.get("pvc", native_id)
+        if claim is None:
+            return []
+        volume = str(claim["spec"].get("volumeName") or "")
+        pv = cluster.get("pv", volume) if volume else None
+        words = pods.reclaim_words(pv) if pv else pods.claim_words(claim, cluster.events(native_id))
+        return [words] if words else []
+    return []
 
 
 def _is_of_last(seen: Standing, pod: Object) -> bool:

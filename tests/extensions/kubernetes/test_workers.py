@@ -25,7 +25,8 @@ class Store:
     """Objects by kind and name, and what was done to them."""
 
     def __init__(self) -> None:
-        claim = {"metadata": {"name": BOX, "annotations": {}}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+        spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "v1"}
+        claim = {"metadata": {"name": BOX, "annotations": {}}, "spec": spec, "status": {"phase": "Bound"}}
         self.objects: Objects = {"pvc": {BOX: claim}, "job": {}, "pod": {}, "node": {"node-a": node()}}
         self.done: list[tuple[str, str, str]] = []
         self.refuses: dict[str, Exception] = {}
@@ -330,6 +331,26 @@ def test_a_pod_on_a_node_that_does_not_answer_keeps_the_end_open(store: Store) -
 
 
 # -- words
+
+
+def test_status_says_what_becomes_of_the_bytes(store: Store) -> None:
+    def said() -> str:
+        return str(workers.told(store, BOX, "a")["words"])  # type: ignore[arg-type]
+
+    assert said() == "no worker is there", "this user may read no volumes"
+    volume: dict[str, Any] = {"metadata": {"name": "v1"}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+    store.objects["pv"] = {"v1": volume}
+    assert said().endswith("its volume v1 has the reclaim policy Delete: the end of the claim ends its bytes")
+    volume["spec"]["persistentVolumeReclaimPolicy"] = "Retain"
+    assert said().endswith("Retain: its bytes stay after the claim's end")
+    volume["metadata"]["annotations"] = {f"{PREFIX}reclaim": "Delete"}  # which it gets back before its end
+    assert "the reclaim policy Delete" in said()
+    claim = store.objects["pvc"][BOX]
+    claim["spec"].pop("volumeName")
+    claim["status"]["phase"] = "Pending"
+    store.told[BOX] = [{"reason": "ProvisioningFailed", "message": 'storageclass "x" not found'}]
+    assert "gets no volume" in said()
+    assert "overrides.kubernetes.storage_class" in said()
 
 
 def test_status_has_each_pod_by_the_name_of_its_worker(store: Store) -> None:
