@@ -10,6 +10,7 @@ from sweepstack.extensions.kubernetes import gate, objects, states
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import READY, TAG
 from sweepstack.onbox.common.errors import (
+    NotAuthorized,
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
@@ -45,17 +46,25 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
     found = states.record(cluster, pvc)
     if found.phase is Phase.ENDING:
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
-    if found.phase is not Phase.CREATING:
+    return made_ready(cluster, found, wait, reach)
+
+
+def made_ready(cluster: Cluster, found: BoxRecord, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
+    """The box, once a pod has it; at once where that was so before, or where it is stopped. Raises StillCreating."""
+    if found.phase not in (Phase.CREATING, Phase.UNKNOWN):
         return found
+    native_id = found.native_id
     try:
+        if found.phase is Phase.UNKNOWN:
+            raise Unreachable(found.note)
         reach(native_id, wait)
         cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")
+        return states.record(cluster, ready)
     except PlatformError as error:
-        raise StillCreating(native_id, found.outputs(), [f"{request.name} is not ready: {error}"]) from error
-    return states.record(cluster, ready)
+        raise StillCreating(native_id, found.outputs(), [f"{native_id} is not ready: {error}"]) from error
 
 
 def _made(cluster: Cluster, request: BoxRequest, native_id: str) -> Object:
@@ -65,7 +74,7 @@ def _made(cluster: Cluster, request: BoxRequest, native_id: str) -> Object:
         return cluster.create("pvc", body)
     except Exists:
         pass  # another command was first
-    except (RequestRefused, Unreachable):
+    except (RequestRefused, NotAuthorized, Unreachable):
         request.asked(False)
         raise
     except OutcomeUnknown:

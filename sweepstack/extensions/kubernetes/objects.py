@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,10 @@ READY, POWER, ENDING, PODS = "ready-at", "power", "ending-at", "pods"
 """Annotations: when the box was first reached; `stopped`, `stopping`; when a destroy began; what its pods are like."""
 DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
+
+
+ID = re.compile("k8s-[0-9a-f]{16}")
+"""What a box's id looks like."""
 
 
 def native_id_of(tag: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sweepstack.extensions.kubernetes import kept, objects
-from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Object, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 
@@ -61,6 +61,8 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
         note = DELETED
     else:
         note = "" if not lost else "its volume is lost: the cluster has none any more for its claim"
+    if (power := marks.get(POWER, "stopped")) not in ("stopping", "stopped"):
+        return Phase.UNKNOWN, f"its claim says {PREFIX}{POWER}: {power}, which no version of this program writes"
     if marks.get(POWER) == "stopping":
         return Phase.STOPPING, note
     if marks.get(POWER) == "stopped":
