@@ -14,6 +14,7 @@ import functools
 import importlib
 import os
 import pkgutil
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -117,11 +118,12 @@ class Commands(Verbs):
             sets = old_spellings.variables(words)
             os.environ.update({name: value for name, _, value in (word.partition("=") for word in words[:sets])})
             words = words[sets:]
+        from sweepstack.cli import output
+
+        output.typed = shlex.join(["sweepctl", *words])
         ours = words[: words.index("--")] if "--" in words else words
         if "--json" not in ours:
             return super().main(words, *rest, **settings)
-        from sweepstack.cli import output
-
         output.asked_for_json = True
         try:
             code = super().main(words, *rest, **{**settings, "standalone_mode": False})
@@ -198,8 +200,9 @@ def answer_with_exit_code(ask: Callable[[], int]) -> None:
     With `--json` it is also one document on stdout, unless the command has printed one. Exit codes: see `output`. Typer
     itself reports wrong arguments.
     """
+    from sweepstack.cli import output
     from sweepstack.cli.output import NO, UNSURE, complain
-    from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
+    from sweepstack.onbox.common.errors import No, SweepstackError, Unreachable, Unsure
 
     code = UNSURE
 
@@ -211,7 +214,7 @@ def answer_with_exit_code(ask: Callable[[], int]) -> None:
         complain(str(error), error.next)
         code = UNSURE if isinstance(error, Unsure) else NO
     except SweepstackError as error:
-        complain(str(error))
+        complain(str(error), [output.typed] if isinstance(error, Unreachable) and output.typed else [])
     except KeyboardInterrupt:
         complain("interrupted; nothing is half done: run it again")
         code = 130

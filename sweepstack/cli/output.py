@@ -35,6 +35,8 @@ def plain(text: str) -> str:
 
 asked_for_json = False
 """Whether the command line has `--json`: then an error is printed as a document too."""
+typed = ""
+"""The command line, as it may be typed again; "" where there is none."""
 _documents = 0
 """How many JSON documents this process has printed; a command prints one."""
 _done: dict[str, Any] = {}

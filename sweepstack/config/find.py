@@ -41,6 +41,8 @@ class ReadStackFile:
     mistakes: list[Mistake] = field(default_factory=list)
     own: dict[str, Any] | None = None
     """Where the program declares the object: what the stack file has of it, which machines wrote."""
+    beside: Document | None = None
+    """Where the program declares the object: the stack file, which has `own`."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -111,6 +113,7 @@ def _with_own(found: ReadStackFile, declared: Declared) -> ReadStackFile:
         key.partition(":")[2],
         ("config", key),
         own=own,
+        beside=document,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from sweepstack.config.checks import accepted, cross_checks, given, mistakes_of
+from sweepstack.config.declared import MACHINES
 from sweepstack.config.file import Document, Loc
 from sweepstack.config.find import PROJECT, STORE, SWEEP, ReadStackFile, find, known_platforms
 from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConfig
@@ -26,6 +27,7 @@ from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.core.roster import Roster, examine
 from sweepstack.core.suggest import did_you_mean
+from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import ConfigError
 
 __all__ = [
@@ -50,6 +52,7 @@ class OfFile(Shape):
     shape: ClassVar[type[BaseModel]]
     _stack: str = PrivateAttr()
     _file: str = PrivateAttr()
+    _own_file: str = PrivateAttr()
     _raw: dict[str, Any] = PrivateAttr()
 
     @property
@@ -61,6 +64,11 @@ class OfFile(Shape):
     def file(self) -> str:
         """The file's name in messages, relative to the project."""
         return self._file
+
+    @property
+    def own_file(self) -> str:
+        """The file that commands write into: the stack file, also where the program declares the object."""
+        return self._own_file
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -96,6 +104,7 @@ class OfFile(Shape):
         try:
             config = cls.model_validate(found.values)
             config._stack, config._file = found.stack, found.file
+            config._own_file = (found.beside or found.document).shown
             config._raw = found.values if found.own is None else found.own
         except ValidationError as error:
             mistakes += from_validation(error, found.document, at, cls.shape)
@@ -125,7 +134,7 @@ class StoreConfig(OfFile, StoreShape):
             if dotted(loc) not in told
         ]
         if mistakes or config is None:
-            raise refuse(mistakes, document)
+            raise _refusal(mistakes, found, at)
         return config
 
 
@@ -181,12 +190,24 @@ class StackConfig(OfFile, SweepConfig):
         secret = mistakes_of(secret_params(values), document, at)
         mistakes += secret if more and secret else more  # not both: the name of a cell holds what it is made of
         if mistakes or roster is None or config is None:
-            raise refuse(mistakes, document)
+            raise _refusal(mistakes, found, at)
         config._roster = roster
         by_place = mistakes_of(secrets_by_place(values), document, at)
         doubts = by_place or mistakes_of(given(values, roster), document, at)  # which quotes values
         config._refused_new = refuse(doubts, document) if doubts else None
         return config
+
+
+def _refusal(mistakes: Collection[Mistake], found: ReadStackFile, at: Loc) -> ConfigError:
+    """One error with all mistakes; of two files with those of the stack file, which a command wrote or a person did."""
+    if found.beside is None:
+        return refuse(mistakes, found.document)
+    theirs = []
+    for mistake in mistakes:
+        key = mistake.key.partition(":")[0].split(".")
+        if key[0] in MACHINES:
+            theirs.append(replace(mistake, line=found.beside.line((*at, *key))))
+    return refuse(theirs, found.beside) if theirs else refuse(mistakes, found.document)
 
 
 def _roster(values: dict[str, Any], document: Document, at: Loc) -> tuple[Roster | None, list[Mistake]]:

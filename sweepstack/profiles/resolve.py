@@ -61,7 +61,7 @@ DURABLE_VOLUME = "durable"
 def resolve(config: StackConfig, profiles: Mapping[str, Profile]) -> Plan:
     """The plan for the first candidate that fits. Raises ConfigError, with each refusal, when none does."""
     if wrong := dated_facts.problems(config.accept_facts, profiles, dates.today()):
-        raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
+        raise ConfigError("\n".join(f"{config.own_file}: {problem}" for problem in wrong), wrong)
     reasons: list[str] = []
     for name in _in_order(config):
         profile = profiles.get(name)

@@ -43,7 +43,7 @@ class StorePlan:
 def plan_store(config: StoreConfig, profile: Profile) -> StorePlan:
     """The plan. Raises ConfigError, with every reason, where the platform can't keep these volumes."""
     if wrong := dated_facts.problems(config.accept_facts, {profile.platform: profile}, dates.today()):
-        raise ConfigError("\n".join(f"{config.file}: {problem}" for problem in wrong), wrong)
+        raise ConfigError("\n".join(f"{config.own_file}: {problem}" for problem in wrong), wrong)
     found = profile.layout(volume=True).durable_tier(VERB)
     if found is None:
         native = profile.verbs[VERB].native if VERB in profile.verbs else VERB

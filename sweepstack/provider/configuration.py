@@ -13,6 +13,7 @@ from sweepstack.core.extensions import module_of
 from sweepstack.core.suggest import closest
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.platforms.common import keys
+from sweepstack.provider.next_command import said_of
 from sweepstack.provider.session import Failure, Session
 from sweepstack.provider.wire import Secret, Unknown
 
@@ -47,7 +48,8 @@ def check(urn: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> tuple[d
 
             account = load_platform(adapter).account() if module_of(adapter) else ""
         except SweepstackError as error:
-            failures.append(f"whose key {key.path} is can't be told, and nothing was changed: {error}")
+            unchanged = "" if "nothing was changed" in str(error) else ", and nothing was changed"
+            failures.append(f"whose key {key.path} is can't be told{unchanged}: {said_of(error)}")
             continue
         if keys.tells(known) and keys.tells(account) and account != known:
             failures.append(

@@ -40,6 +40,7 @@ from sweepstack.provider.grpc_stubs import (
     provider_pb2_grpc,
     status_pb2,
 )
+from sweepstack.provider.next_command import said_of
 from sweepstack.provider.session import Failure, Operation, Session, Severity
 from sweepstack.provider.wire import to_python, to_struct
 
@@ -245,7 +246,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             outputs, given = ours.unfinished(error.outputs), ours.sent(inputs or {})
             self._init_failed(context, error.identifier, outputs, error.reasons, given)
         except SweepstackError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.words(str(error)))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.words(said_of(error)))
         except Exception as error:
             log.error("%s", traceback.format_exc())
             place = traceback.extract_tb(error.__traceback__)[-1]

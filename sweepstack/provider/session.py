@@ -7,6 +7,7 @@ needs no more than this.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import subprocess
 import threading
@@ -38,6 +39,8 @@ class Failure:
 
 DESTROY = frozenset({"destroy", "down", "dn"})
 """What the engine's command is called, and may be called."""
+AGAIN = frozenset({"preview", "pre", "up", "update", "refresh", "import"})
+"""Its other commands that reach us."""
 
 Emit = Callable[[Severity, str, str], None]
 """(severity, URN, text)"""
@@ -129,10 +132,26 @@ class Operation:
         return self.timeout or default
 
 
-@functools.cache
 def destroys(engine: int) -> bool:
     """Whether the engine, by its process id, was asked for a destroy: no request says it. For what is shown, and
     nothing else; true where it can't be read."""
+    words = _typed(engine)
+    return not words or not DESTROY.isdisjoint(words)
+
+
+def again(engine: int) -> str:
+    """`pulumi destroy --stack t`: the command that the engine, by its process id, works for; "" where it can't be
+    read."""
+    words = _typed(engine)
+    verb = next((word for word in words if word in AGAIN or word in DESTROY), "")
+    stacks = [word for before, word in itertools.pairwise(words) if before in ("--stack", "-s")]
+    stacks += [word.partition("=")[2] for word in words if word.startswith("--stack=")]
+    return f"pulumi {verb}{''.join(f' --stack {stack}' for stack in stacks[:1])}" if verb else ""
+
+
+@functools.cache
+def _typed(engine: int) -> tuple[str, ...]:
+    """The words of a process; none where they can't be read."""
     try:
         words = Path(f"/proc/{engine}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -140,8 +159,8 @@ def destroys(engine: int) -> bool:
         try:
             words = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.split()
         except (OSError, subprocess.SubprocessError):
-            return True
-    return not DESTROY.isdisjoint(words)
+            return ()
+    return tuple(words)
 
 
 def token_of(urn: str) -> str:

@@ -51,7 +51,7 @@ _OURS = re.compile(
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
     r"|lock/(?:[0-9]+(?:\.free)?|\.[a-z-]+[0-9a-f]{16})"
     r"|workers/[A-Za-z0-9._+-]+/(?:worker\.json|patrol(?:\.1)?\.jsonl|runner\.(?:log|pulse))"
-    r"|submit\.lock|jobs/(?:batch\.sh|closed|[0-9]+_[0-9]+\.log)"
+    r"|submit\.lock|jobs/(?:batch\.sh|closed|[0-9]+_[0-9]+\.log)|api/ended/[0-9a-f-]{36}\.json"
     r"|pilot-[0-9a-f]{12}/(?:pilot|worker_state|sweepstack/(?:onbox/(?:[a-z]+/)?)?[a-z_]+)\.py"
 )
 """All that runner, channel and launch write below our folder. A file with only a similar name is a job's."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from tests.engine.commands import assert_failed, assert_refused, ok
 from tests.engine.harness import Stack
@@ -127,9 +129,10 @@ def test_a_program_declares_the_sweep_itself(make_stack: Callable[..., Stack]) -
         assert not stack.native_ids()
     write_yaml(stack, with_inputs(stack))
     ok(stack.pulumi("preview"))
-    ok(stack.up())
     written = program.read_text()
-    assert stack.config_file.read_text() == bare, "the stack file is a person's and the machines'"
+    placed = ok(stack.sweepctl("place", "--json")).json()["placement"]
+    ok(stack.up())
+    assert yaml.safe_load(stack.config_file.read_text())["config"] == {"sweepstack:sweep": {"placement": placed}}
     ok(stack.up("--expect-no-changes"))
     assert program.read_text() == written
     stack.wait_done()
@@ -137,10 +140,17 @@ def test_a_program_declares_the_sweep_itself(make_stack: Callable[..., Stack]) -
     refused = stack.destroy()
     assert_refused(refused, stack.cells)
     stack.assert_unchanged(before, refused)
+    ok(stack.sweepctl("place", "clear"))
+    assert stack.config_file.read_text() == bare, "the stack file is a person's and the machines'"
     assert_failed(stack.sweepctl("drop", "seed1", "--reason", "x"), "cells: {drop: {seed1: x}}")
     stack.config_file.write_text(bare + "config:\n  sweepstack:sweep: {max_price: 3}\n")
     assert_failed(stack.up(), "max_price", "the program declares this sweep")
     stack.config_file.write_text(bare)
+    stack.wait_idle()
+    ok(stack.sweepctl("retry", "seed1", "--reason", "a doubt"))
+    assert (stack.config_file.read_text(), program.read_text()) == (bare, written)
+    ok(stack.up())
+    stack.wait_for(lambda: stack.started("box-0").count("seed1") == 2, "seed1 to run again")
     stack.run_loop()
     assert "approval" in stack.config_file.read_text()
     assert program.read_text() == written
@@ -213,3 +223,50 @@ def test_the_component_of_the_other_kind_is_refused_in_words(in_yaml: Stack) -> 
     write_yaml(stack, TEN_LINES.replace("sweepstack:Sweep", "sweepstack:BoxGroup"))
     assert stack.up().rc != 0
     assert stack.native_ids()
+
+
+def store_of(stack: Stack, properties: str = "") -> str:
+    """The program of a stack of volumes. `properties`: what it declares; nothing: the stack file has it."""
+    program = TEN_LINES.replace("boxes: ${t.boxes}", "volumes: ${t.volumes}").replace(":Sweep", ":Store")
+    return program.replace('{type: "sweepstack:Store"}', f'{{type: "sweepstack:Store"{properties}}}')
+
+
+@pytest.mark.proof
+def test_volumes_are_declared_in_yaml_from_nothing_to_their_end(make_stack: Callable[..., Stack]) -> None:
+    """The stack of volumes by Construct, with its keys in the program; on the way the class in process, with the same
+    keys in the stack file, finds nothing to change. Its approval stands in the stack file all the same."""
+    stack = make_stack(config=False)
+    bare, python = stack.config_file.read_text(), (stack.project / "Pulumi.yaml").read_text()
+    volumes = "{abl-store: {size: 2GB, KEEP: 2026-01-31}, other: {size: 1GB}}"
+    given = f"platform: local, volumes: {volumes.replace('KEEP', 'keepUntil')}, pullTo: {stack.evidence}"
+    in_file = f"platform: local, volumes: {volumes.replace('KEEP', 'keep_until')}, pull_to: {stack.evidence}"
+    by_file = f"{bare}config:\n  sweepstack:store: {{{in_file}}}\n"
+    write_yaml(stack, store_of(stack, f", properties: {{{given}}}"))
+    ok(stack.up())
+    assert len(stack.volume_contents()) == 2
+    by_construct, written = declared(stack), stack.config_file.with_name(f"Program.{stack.name}.yaml")
+    assert len(by_construct) == 4
+    write_yaml(stack, python)
+    stack.config_file.write_text(by_file)
+    written.unlink()
+    ok(stack.up("--expect-no-changes"))
+    words = line_diff(*(json.dumps(one, indent=1) for one in (declared(stack), by_construct)))
+    assert by_construct == declared(stack), words
+    write_yaml(stack, store_of(stack))  # by Construct, too, and the stack file has the volumes
+    ok(stack.up("--expect-no-changes"))
+    assert by_construct == declared(stack)
+    assert not written.exists()
+    write_yaml(stack, store_of(stack, f", properties: {{{given}}}"))
+    stack.config_file.write_text(bare)
+    ok(stack.up("--expect-no-changes"))
+    said = stack.destroy()
+    assert_failed(said, "REFUSED. Nothing was deleted", "not approved", "used by", "waiting costs", "sweepctl finish")
+    assert len(stack.volume_contents()) == 2
+    digest = re.search(r"sha256:[0-9a-f]{64}", stack.sweepctl("approve").text)
+    assert digest is not None
+    ok(stack.sweepctl("approve", digest[0]))
+    assert "approval" in stack.config_file.read_text()
+    assert "approval" not in written.read_text()
+    ok(stack.up())
+    ok(stack.destroy())
+    assert stack.volume_contents() == []

@@ -6,6 +6,7 @@ cluster on EKS has). What a person leaves out is that of the kubeconfig.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sweepstack.onbox.common.dataclass import dataclass
@@ -54,11 +55,17 @@ def completed(address: Address) -> Address:
     return Address(address.namespace or str(found.get("context", {}).get("namespace") or "default"), name)
 
 
+def config_file() -> str | None:
+    """The files of the kubeconfig, as KUBECONFIG names them now; None for the usual one. The client itself reads the
+    variable once a process."""
+    return os.environ.get("KUBECONFIG") or None
+
+
 def _contexts() -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     from kubernetes.config import ConfigException, list_kube_config_contexts
 
     try:
-        contexts, current = list_kube_config_contexts()
+        contexts, current = list_kube_config_contexts(config_file())
     except ConfigException as error:
         raise ConfigError(f"{NO_CONFIG} ({error})") from error
     return list(contexts), current

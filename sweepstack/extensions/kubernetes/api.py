@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, completed
+from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, completed, config_file
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import (
     ConfigError,
@@ -224,6 +224,8 @@ class Cluster:
 
     def exec_facts(self, pod: str) -> ExecFacts:
         """How another process opens a stream to a pod. Asks for a new token where the old one is over."""
+        from kubernetes.client.rest import should_bypass_proxies
+
         client = self._connected()
         config = client.configuration
         headers: dict[str, str] = {}
@@ -237,7 +239,7 @@ class Cluster:
             key=str(config.key_file or ""),
             verify=bool(config.verify_ssl),
             server_name=str(config.tls_server_name or ""),
-            proxy=str(config.proxy or ""),
+            proxy="" if should_bypass_proxies(config.host, config.no_proxy or "") else str(config.proxy or ""),
         )
 
     # -- requests
@@ -321,6 +323,7 @@ class Cluster:
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
     ) -> tuple[int, str, bytes]:
         import urllib3.exceptions as lost
+        from kubernetes.client.exceptions import ApiException
 
         client = self._connected()
         headers = {"Accept": "application/json", **({"Content-Type": content} if body is not None else {})}
@@ -332,7 +335,8 @@ class Cluster:
             seconds = answer_seconds(Deadline(CALL_SECONDS))
             answer = client.call_api(*asked, _request_timeout=(min(CONNECT_SECONDS, seconds), seconds))
             data = answer.read()
-        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.SSLError, lost.ProxyError) as error:
+        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError, ApiException) as error:
+            # ApiException: the client's own word for an error of TLS, before anything was sent
             raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
         except (lost.HTTPError, OSError) as error:
             if method == "GET":
@@ -359,7 +363,10 @@ class Cluster:
                     configured = Configuration()
                     configured.retries = False
                     self._client = new_client_from_config(
-                        context=self.address.context, client_configuration=configured, persist_config=False
+                        config_file(),
+                        context=self.address.context,
+                        client_configuration=configured,
+                        persist_config=False,
                     )
                 except ConfigException as error:
                     raise ConfigError(f"{NO_CONFIG} ({_line(str(error))})") from error

@@ -1,4 +1,4 @@
-"""The way to a box on a cluster: our agent in one of its pods, over the API server's exec; and its workers.
+"""The way to a box on a cluster: our agent in one of its pods, by exec; and its workers.
 
 Files are read in a worker's pod, or in the reader's where no worker runs: both have the claim on which the box lies.
 """

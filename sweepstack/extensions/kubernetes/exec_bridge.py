@@ -1,4 +1,4 @@
-"""Runs one command in a pod as `ssh` runs one on a host: this process's stdin, stdout and stderr are the command's.
+"""Runs one command in a pod, as `ssh` does on a host: its stdin, stdout and stderr are ours.
 
 A program of its own, which imports next to nothing but the standard library, so that it starts at once. What it needs
 is read from a descriptor that its only argument names, as JSON (`Facts`): a token in an argument could be read by all.

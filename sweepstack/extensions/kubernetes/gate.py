@@ -1,4 +1,4 @@
-"""The gate inside the cluster: a policy that refuses the delete of a box's claim until its end was cleared.
+"""The gate inside the cluster: a policy that refuses the delete of a claim that is not cleared.
 
 It prevents; the finalizer on the claim (`objects.HOLD`) saves what was deleted all the same. Both are let go by the
 same mark, which only `destroy` sets: that runs after the gate of the sweep. The policy holds for the whole cluster, and

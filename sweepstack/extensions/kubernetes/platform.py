@@ -1,4 +1,4 @@
-"""Clusters that run Kubernetes: a box is a claim of storage, and the Jobs whose pods are the workers of one queue.
+"""Clusters that run Kubernetes: a box is a claim of storage, and pods are the workers of its queue.
 
 Everything is asked of the API server, as the person's kubeconfig reaches it. Inputs and state name the adapter with its
 namespace and context, `kubernetes:NAMESPACE/CONTEXT`. The account is the namespace's own id: what a cluster lacks

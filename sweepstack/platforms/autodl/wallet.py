@@ -136,7 +136,7 @@ def refused(http: HttpClient, answer: HttpAnswer, asked: str) -> PlatformError:
     if code in _RIGHTS or answer.status in (401, 403):
         return NotAuthorized(f"AutoDL refuses {asked}: {words}. Check AUTODL_TOKEN")
     if code in ("InternalError", "Success") or answer.status >= 500:
-        return Unreachable(f"AutoDL gave no usable answer when asked for {asked}: {words}. Try again")
+        return Unreachable(f"AutoDL gave no usable answer when asked for {asked}: {words}")
     return RequestRefused(f"AutoDL refuses {asked}: {words}")
 
 

@@ -252,9 +252,7 @@ class HttpClient:
         # Raised outside of the handler: a chained exception would carry the request with its headers and the key.
         if writes and not unsent:
             raise OutcomeUnknown(self._lost(asked, f"the connection broke ({failure})"))
-        raise Unreachable(
-            f"{self.service} does not answer ({asked}: {failure}); nothing was changed. Try again"
-        ) from None
+        raise Unreachable(f"{self.service} does not answer ({asked}: {failure}); nothing was changed") from None
 
     def _judged(self, asked: str, writes: bool, response: httpx.Response, raw: bytes | None) -> HttpAnswer:
         """The Answer of a complete reply, or the error that it means. `raw`: the body, None when it was too long."""

@@ -253,7 +253,7 @@ def legacy_account(http: HttpClient) -> str:
     """The id of the key's account. Raises what `myself` raises."""
     identifier = myself(http, "account", "id").get("id")
     if not isinstance(identifier, str) or not identifier:
-        raise Unreachable("RunPod does not say whose key this is, so nothing is known. Try again")
+        raise Unreachable("RunPod does not say whose key this is, so nothing is known")
     return identifier
 
 
@@ -263,7 +263,7 @@ def legacy_pods(http: HttpClient) -> LegacyPods:
     try:
         return LegacyPods(_text(said["id"]), {_text(pod["id"]): _names(pod) for pod in said["pods"]})
     except (ValueError, KeyError, TypeError, AttributeError):  # no whole answer proves nothing
-        raise Unreachable("RunPod gave no usable answer when asked for the pods. Try again") from None
+        raise Unreachable("RunPod gave no usable answer when asked for the pods") from None
 
 
 def _told(http: HttpClient, what: str, root: str, query: str, kind: type[Told]) -> Told:
@@ -282,7 +282,7 @@ def _told(http: HttpClient, what: str, root: str, query: str, kind: type[Told]) 
             deadline.pause(paced(pause))
     if answer.text:
         raise Unreachable(f"RunPod did not tell the {what}: {answer.text}")
-    raise Unreachable(f"RunPod gave no usable answer when asked for the {what}. Try again")
+    raise Unreachable(f"RunPod gave no usable answer when asked for the {what}")
 
 
 def _names(pod: Mapping[str, Any]) -> frozenset[str]:

@@ -24,10 +24,10 @@ from sweepstack.onbox.common.errors import (
     WrongAccount,
 )
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.provider.next_command import ended, with_next
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.refusal import of_box
 
-_NEXT = re.compile(r"\bnext\b:?\s+\S", re.IGNORECASE)
 _UNSURE = (Unreachable, OutcomeUnknown, NotAuthorized, WrongAccount)
 """After these errors it is not known what an earlier try has left; after any other the platform has answered."""
 
@@ -54,16 +54,11 @@ def naming(op: Operation, evidence: Evidence, box: str) -> Iterator[None]:
         words = of_box(str(error), box, op.stack)
         bills = _may_bill(evidence, box, error)
         named = words if _names(words, box) else f"box {box}: {words}"
-        raise type(error)(_complete(op, f"{_ended(named)} {bills}" if bills else named)) from error
+        raise type(error)(_complete(op, f"{ended(named)} {bills}" if bills else named)) from error
 
 
 def _complete(op: Operation, words: str) -> str:
-    return words if _NEXT.search(words) else f"{_ended(words)} Next: pulumi up --stack {op.stack}"
-
-
-def _ended(words: str) -> str:
-    words = words.rstrip()
-    return words if words.endswith((".", "!", "?", ":")) else f"{words}."
+    return with_next(words, f"pulumi up --stack {op.stack}")
 
 
 def _names(words: str, box: str) -> bool:

@@ -18,7 +18,7 @@ from sweepstack.core import paths
 from sweepstack.extensions.pipelines import forge as forges
 from sweepstack.extensions.pipelines import from_templates, steps
 from sweepstack.extensions.pipelines.changes import last_commit, superseded, touched
-from sweepstack.extensions.pipelines.commands.ci import nightly, post, reviewed, up, verify
+from sweepstack.extensions.pipelines.commands.ci import BY_HAND, TAKES, command, nightly, post, reviewed, up, verify
 from sweepstack.extensions.pipelines.commands.ci.github import command as write_github
 from sweepstack.extensions.pipelines.commands.ci.gitlab import command as write_gitlab
 from sweepstack.extensions.pipelines.commands.ci.review import command as review
@@ -408,6 +408,25 @@ def test_outside_of_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.delenv("GITLAB_CI", raising=False)
     with pytest.raises(Unsure, match="no job"):
         post.command(tmp_path)
+
+
+@pytest.mark.parametrize(("what", "forge"), [*((what, "") for what in BY_HAND), ("asked", "GITLAB_CI")])
+def test_a_step_that_a_person_types_says_what_it_is_for_and_what_to_type_instead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, forge: str
+) -> None:
+    for name in ("GITHUB_ACTIONS", "GITHUB_EVENT_PATH", "GITLAB_CI"):
+        monkeypatch.delenv(name, raising=False)
+    if forge:
+        monkeypatch.setenv(forge, "true")
+    takes = {"folder": tmp_path} if "folder" in TAKES[what] else {"stack": "x"}
+    with pytest.raises(
+        Unsure, match=f"this is no job of GitHub Actions.*, whose pipelines run `ci {what}` to [a-z]"
+    ) as no:
+        command(what, **takes)  # type: ignore[arg-type]
+    assert no.value.next == [
+        f"{BY_HAND[what]}    (by hand)",
+        "sweepctl ci github    (writes the pipelines; or: gitlab)",
+    ]
 
 
 def test_a_merged_results_pipeline_marks_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:

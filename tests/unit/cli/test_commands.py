@@ -18,7 +18,7 @@ from sweepstack.cli.options import parse_duration
 from sweepstack.cli.output import size, span
 from sweepstack.cli.progress import Progress
 from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.onbox.common.errors import Unsure
+from sweepstack.onbox.common.errors import Unreachable, Unsure
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep import cell_results
 from tests.unit.cli.support import STACK, World
@@ -272,6 +272,18 @@ def test_what_nobody_foresaw_is_one_message(world: World, monkeypatch: pytest.Mo
     assert result.json["next"] == []
     assert "ZeroDivisionError" in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_platform_that_does_not_answer_leaves_the_command_to_type_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> None:
+        raise Unreachable("RunPod does not answer (GET /pods: ConnectError); nothing was changed")
+
+    monkeypatch.setattr("sweepstack.cli.commands.status.sweep.compose", silent)
+    result = world.run("status", "--json")
+    assert (result.code, result.json["next"]) == (2, [f"sweepctl status --json --stack {STACK}"])
+    assert f"next   sweepctl status --stack {STACK}" in world.run("status").err
 
 
 def test_no_color_is_honoured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ from sweepstack.config.own_files import own_files
 from sweepstack.config.stack_config import StackConfig, StoreConfig, load_any
 from sweepstack.core.spelling import camel, of_model
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.profiles.fleet import resolve_fleet
+from sweepstack.profiles.load import load_profiles
 from tests.unit.cli.test_stackfile import word
 from tests.unit.config.helpers import GOOD, write
 
@@ -129,6 +131,42 @@ def test_more_than_machines_write_is_refused_beside_it(project: Path) -> None:
     write(project, BARE + "config:\n  sweepstack:store: {platform: local}\n")
     with pytest.raises(ConfigError, match="a stack holds one of the two"):
         load_any(project, "x")
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("placement: {platform: 3}", r"line 4 +placement\.\w+"),
+        (
+            "accept_facts: {nowhere.verbs: {month: 2026-11, accepted: 2026-11-29}}",
+            r"line 4 +accept_facts\.nowhere\.verbs",
+        ),
+    ],
+)
+def test_a_mistake_in_what_commands_write_is_named_in_the_stack_file(project: Path, key: str, line: str) -> None:
+    """Not in the program's, which has no such line. What is wrong in both is told of one file after the other."""
+    load_config(project, "sweep", INPUTS)
+    text = declared_file(project).read_text()
+    declared_file(project).write_text(text.replace("candidates:\n", "candidates:\n    - elsewhere\n"))
+    write(project, BARE + f"config:\n  sweepstack:sweep:\n    {key}\n")
+    with pytest.raises(ConfigError, match=r"^stacks/Pulumi\.x\.yaml has \d mistakes?") as caught:
+        load_any(project, "x")
+    assert re.search(line, str(caught.value))
+    assert "elsewhere" not in str(caught.value)
+    write(project, BARE)
+    with pytest.raises(ConfigError, match=r"^stacks/Program\.x\.yaml has \d mistakes?"):
+        load_any(project, "x")
+
+
+def test_an_acceptance_that_nothing_needs_is_named_in_the_stack_file(project: Path) -> None:
+    load_config(project, "sweep", INPUTS)
+    fact = f"{INPUTS['candidates'][0]}.kind"
+    entry = f"{{{fact}: {{month: 2026-11, accepted: 2026-11-29}}}}"
+    write(project, BARE + f"config:\n  sweepstack:sweep:\n    accept_facts: {entry}\n")
+    config = load_any(project, "x")
+    assert isinstance(config, StackConfig)
+    with pytest.raises(ConfigError, match=rf"^stacks/Pulumi\.x\.yaml: accept_facts\.{fact}: "):
+        resolve_fleet(config, load_profiles(config.candidates))
 
 
 @pytest.mark.parametrize("before", [BARE, OTHERS])

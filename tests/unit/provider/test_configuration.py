@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,22 @@ def test_a_key_of_another_account_is_refused_and_a_rotated_one_is_not(stub: Any,
     (refusal,) = check(stub, {OPTION: "rpa_withdrawn"}, before)[1]
     assert f"whose key sweepstack:{OPTION} is can't be told, and nothing was changed: " in refusal
     assert f"check sweepstack:{OPTION}" in refusal
+
+
+def test_a_platform_that_does_not_answer_is_told_once_and_with_the_command_to_type_again(
+    stub: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWEEPSTACK_API_PACE", "0.01")
+    monkeypatch.setenv("RUNPOD_API_BASE_URL", "http://127.0.0.1:9")
+    typed = [sys.executable, "-c", "import time; time.sleep(60)", "destroy", "--yes", "--stack", "t"]
+    with subprocess.Popen(typed) as engine:
+        try:
+            monkeypatch.setattr("sweepstack.provider.next_command.os.getppid", lambda: engine.pid)
+            ((refusal,)) = check(stub, {OPTION: KEY})[1]
+        finally:
+            engine.kill()
+    assert refusal.count("nothing was changed") == 1, refusal
+    assert refusal.endswith("Next: pulumi destroy --stack t"), refusal
 
 
 def test_the_environments_key_takes_over_where_it_is_of_the_same_account(

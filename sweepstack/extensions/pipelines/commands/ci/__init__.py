@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,17 @@ TAKES = {
     "post": ("folder", "pages"),
 }
 """What there is to do, each the file of its name here → its options. A folder is needed."""
+BY_HAND = {
+    "review": "sweepctl review --stack NAME",
+    "reviewed": "sweepctl review --stack NAME",
+    "asked": "sweepctl review --stack NAME && pulumi up --stack NAME",
+    "up": "pulumi up --stack NAME",
+    "verify": "sweepctl pull --verify --stack NAME",
+    "destroy": "sweepctl finish --stack NAME",
+    "nightly": "sweepctl audit",
+    "post": "sweepctl review --stack NAME",
+}
+"""A step of a job → what a person types instead."""
 
 
 def command(
@@ -76,8 +88,23 @@ def command(
             raise Unsure(f"ci {what} takes no {'FOLDER' if name == 'folder' else f'--{name}'}")
     if folder is None and "folder" in takes:
         raise Unsure(f"ci {what} needs a FOLDER")
+    step = importlib.import_module(f"{__name__}.{what}").command
+    if what in BY_HAND:
+        _need_a_job(what, step.__doc__)
     words = {name: value for name, value in given.items() if name in takes}
     if "stack" in takes:
         words["stack"] = stack
-    code: int = importlib.import_module(f"{__name__}.{what}").command(**words, json=json)
+    code: int = step(**words, json=json)
     return code
+
+
+def _need_a_job(what: str, does: str) -> None:
+    """Raises Unsure outside of a job. `does`: the step's docstring."""
+    forges = {"GITHUB_ACTIONS": "GitHub Actions"} | ({} if what == "asked" else {"GITLAB_CI": "GitLab CI"})
+    if not any(map(os.environ.get, forges)):
+        does = " ".join(does.split())
+        raise Unsure(
+            f"this is no job of {' or '.join(forges.values())}, whose pipelines run `ci {what}` to "
+            f"{does[0].lower()}{does[1:].rstrip('.')}",
+            [f"{BY_HAND[what]}    (by hand)", "sweepctl ci github    (writes the pipelines; or: gitlab)"],
+        )
