@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from sweepstack.extensions.kubernetes import power
+from sweepstack.extensions.kubernetes.api import claim_name, id_of
 from sweepstack.onbox.host.platform import BoxRequest, Platform
 from sweepstack.platforms.registry import load_platform
 from tests.conformance.harness import FAULTS, created_at_once
@@ -138,7 +139,7 @@ class Harness:
     # -- the platform's own books
 
     def rentals(self) -> set[str]:
-        return {str(claim["metadata"]["name"]) for claim in self._claims()}
+        return {id_of(claim) for claim in self._claims()}
 
     def doubled(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -147,6 +148,7 @@ class Harness:
         return {tag: names for tag, names in found.items() if len(names) > 1}
 
     def _path(self, kind: str, name: str = "") -> str:
+        name = claim_name(name) if kind == "persistentvolumeclaims" else name
         return f"/api/v1/namespaces/{self._namespace}/{kind}" + (f"/{name}" if name else "")
 
     def _claims(self) -> list[dict[str, Any]]:
@@ -307,7 +309,7 @@ class Harness:
         self.repair()
         for claim in self._claims():
             with contextlib.suppress(Refused):
-                self.remove_by_hand(str(claim["metadata"]["name"]))
+                self.remove_by_hand(id_of(claim))
         self._front.close()
         for volume in self._volumes:
             self._admin.delete(f"/api/v1/persistentvolumes/{volume.name}")

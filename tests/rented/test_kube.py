@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweepstack.extensions.kubernetes.api import claim_name
 from tests.engine.commands import assert_refused, ok
 from tests.rented.kube_stack import CLAIMS, JOBS, NAMESPACE, PODS, KubeStack
 from tests.simulators.kubernetes import KubernetesCluster
@@ -64,7 +65,7 @@ def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, wha
     ok(stack.up(timeout=300))
     (box,) = stack.boxes_there()
     ok(stack.sweepctl("wait", "done", timeout=300))
-    admin, claim = stack.cluster.admin, f"{CLAIMS}/{box}"
+    admin, claim = stack.cluster.admin, f"{CLAIMS}/{claim_name(box)}"
     with pytest.raises(Exception, match="results were not cleared"):
         admin.delete(claim)
     admin.delete(f"{POLICIES.replace('policies', 'policybindings')}/sweepstack-hold")

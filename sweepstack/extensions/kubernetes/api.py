@@ -8,6 +8,7 @@ when its answer is lost it raises OutcomeUnknown.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -144,9 +145,9 @@ class Cluster:
     # -- objects
 
     def get(self, kind: str, name: str) -> Object | None:
-        """The object; None when the server says that there is none of this name."""
+        """The object; None when the server says that there is none of this name, or has the claim of another box."""
         status, said = self._read(self._path(kind, name))
-        return None if status == 404 else said
+        return None if status == 404 or (kind == "pvc" and name not in (claim_name(name), id_of(said))) else said
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> Objects:
         """All objects that have these labels, and these fields. Raises Unreachable unless all of them came."""
@@ -247,6 +248,7 @@ class Cluster:
     def _path(self, kind: str, name: str = "") -> str:
         group, resource, inside = _OF[kind]
         where = f"{group}/namespaces/{quote(self.namespace)}/{resource}" if inside else f"{group}/{resource}"
+        name = claim_name(name) if kind == "pvc" else name
         return f"{where}/{quote(name)}" if name else where
 
     def _read(self, path: str, query: Mapping[str, str] | None = None) -> tuple[int, Object]:
@@ -420,6 +422,21 @@ def _words(said: Mapping[str, Any]) -> str:
 def labels_of(native_id: str, **more: str) -> str:
     """The selector of a box's objects."""
     return ",".join([f"{BOX}={native_id}", *(f"{PREFIX}{key}={value}" for key, value in more.items())])
+
+
+ID = re.compile("(k8s-[0-9a-f]{16})-[0-9a-f]{8}")
+"""A box's id: the name of its claim, which its tag alone decides, so that the server itself refuses a second one; and
+the beginning of the claim's own id, so that a later box of this tag is another one."""
+
+
+def claim_name(native_id: str) -> str:
+    """The name of a box's claim; what is no id of a box is the name of a claim already."""
+    return found[1] if (found := ID.fullmatch(native_id)) else native_id
+
+
+def id_of(pvc: Object) -> str:
+    """The id of the box whose claim this is."""
+    return f"{pvc['metadata']['name']}-{pvc['metadata']['uid'][:8]}"
 
 
 PREFIX = "sweepstack.dev/"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sweepstack.core.box_end import Moves
 from sweepstack.extensions.kubernetes import create, objects, power, states
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
-from sweepstack.extensions.kubernetes.api import MANAGED, MANAGER, Cluster, marks_of
+from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import CanStop, IsCluster
@@ -70,15 +70,13 @@ class KubernetesPlatform(CanStop, IsCluster):
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         self.cluster.require(account)
-        native_id = objects.native_id_of(tag)
-        pvc = self.cluster.get("pvc", native_id)
+        name = objects.name_of(tag)
+        pvc = self.cluster.get("pvc", name)
         if pvc is None:
-            found = states.gone(self.cluster, native_id)
+            found = states.gone(self.cluster, states.former_of(self.cluster, name) or name)
             return None if found.phase is Phase.GONE else found
         if marks_of(pvc).get(TAG) != tag:
-            raise Unreachable(
-                f"the claim {native_id} in {self.cluster} has another tag: it is not ours, or was changed"
-            )
+            raise Unreachable(f"the claim {name} in {self.cluster} has another tag: it is not ours, or was changed")
         return states.record(self.cluster, pvc)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
@@ -134,7 +132,7 @@ class KubernetesPlatform(CanStop, IsCluster):
 
     def _require(self, native_id: str, account: str) -> None:
         """Raises RequestRefused for an id that is none of ours, and what `Cluster.require` raises."""
-        if not objects.ID.fullmatch(native_id):
+        if not ID.fullmatch(native_id):
             raise RequestRefused(f"{native_id!r} is no id of a box on a cluster")
         self.cluster.require(account)
 
