@@ -14,7 +14,7 @@ from sweepstack.core.box_end import Moves
 from sweepstack.extensions.kubernetes import create, objects, power, states
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
 from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, POWER, TAG
+from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import CanStop, IsCluster
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
@@ -102,7 +102,7 @@ class KubernetesPlatform(CanStop, IsCluster):
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         if self._cluster is None:
             return []
-        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER}")
+        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER},{ROLE}!=kept")
         ours = [pvc for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
         return sorted((states.record(self.cluster, pvc) for pvc in ours), key=lambda one: one.native_id)
 
