@@ -221,10 +221,10 @@ class Harness:
         for native_id in self.rentals():
             self._hold(native_id, False)
 
-    def _made(self, method: str, path: str, body: bytes) -> None:
+    def _made(self, method: str, path: str) -> None:
         """A claim gets a volume, as from a provisioner; where readers die, a new one is ended at once."""
         kind = path.partition("?")[0].rpartition("/")[2]
-        if method == "POST" and kind == "persistentvolumeclaims" and b'"dryRun"' not in body:
+        if method == "POST" and kind == "persistentvolumeclaims" and "dryRun" not in path:
             self._volumes.append(self._cluster.volume(f"{self._namespace}-{dice.token_hex(4)}"))
         if method == "POST" and kind == "pods" and self._dies:
             self._end_pods()

@@ -3,6 +3,7 @@
 It knows one user, by a bearer token, and passes each request on with an administrator's certificate; what a pod's exec
 upgrades its connection to is passed through as it is. Faults of transport are those of `tests.simulators.faults`, for
 calls named `METHOD /path`; beside them `revoked`: the token is none that the API server knows, which that answers.
+`slow` is not played.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Front:
     def __init__(self, cluster: KubernetesCluster, folder: Path, token: str, namespace: str) -> None:
         self.faults = FaultPlan(kinds=(REVOKED,))
         self.token, self.namespace, self.instead = token, namespace, ""
-        self.made: Callable[[str, str, bytes], None] = lambda _method, _path, _body: None
+        self.made: Callable[[str, str], None] = lambda _method, _path: None
         self.closing = threading.Event()
         self._host, _, port = cluster.server.removeprefix("https://").partition(":")
         self._port = int(port)
@@ -85,7 +86,7 @@ class Front:
             data = said.read()
         kept = {name: value for name, value in said.getheaders() if name.lower() in ("content-type", "retry-after")}
         if not theirs and said.status < 300:
-            self.made(method, path, body)
+            self.made(method, path)
         return said.status, said.reason, data.replace(theirs, ours) if theirs else data, kept
 
     def stream(self) -> ssl.SSLSocket:
@@ -152,11 +153,8 @@ class _Connection(BaseHTTPRequestHandler):
         if not known:
             passed["Authorization"] = "Bearer of-another-cluster"
         answer = front.ask(self.command, self.path, passed, body, known)
-        if fault is not None and fault.kind == "error_after":
-            answer = _problem(fault.get("status", 500))
-        elif fault is not None and fault.kind != "truncated":
-            self._hang(fault)
-        self._write(*answer, halve=fault is not None)
+        self._write(*(answer if fault is None else self._after(fault, answer)),
+                    halve=fault is not None and fault.kind == "truncated")  # fmt: skip
 
     def _before(self, fault: Fault) -> Answer:
         if fault.kind == "too_many":
@@ -166,9 +164,17 @@ class _Connection(BaseHTTPRequestHandler):
         if fault.kind == "error_before":
             return _problem(fault.get("status", 500))
         if fault.kind in ("html_before", "html_ok"):
-            status = 200 if fault.kind == "html_ok" else fault.get("status", 502)
-            return status, http.client.responses[status], PAGE % status, {"Content-Type": "text/html; charset=UTF-8"}
+            return _page(200 if fault.kind == "html_ok" else fault.get("status", 502))
         return self._hang(fault)
+
+    def _after(self, fault: Fault, answer: Answer) -> Answer:
+        if fault.kind == "error_after":
+            return _problem(fault.get("status", 500))
+        if fault.kind == "html_after":
+            return _page(fault.get("status", 502))
+        if fault.kind == "not_json":
+            return (*answer[:2], b"upstream connect error or disconnect", answer[3])
+        return answer if fault.kind == "truncated" else self._hang(fault)
 
     def _hang(self, fault: Fault) -> Answer:
         ends = time.monotonic() + (HANG_SECONDS if fault.kind.startswith("hang") else 0)
@@ -216,6 +222,10 @@ class _Connection(BaseHTTPRequestHandler):
 def _problem(status: int) -> Answer:
     reason = http.client.responses[status]
     return status, reason, STATUS % (b"an internal error occurred", status), {"Content-Type": "application/json"}
+
+
+def _page(status: int) -> Answer:
+    return status, http.client.responses[status], PAGE % status, {"Content-Type": "text/html; charset=UTF-8"}
 
 
 def _pump(source: ssl.SSLSocket, sink: ssl.SSLSocket) -> None:
