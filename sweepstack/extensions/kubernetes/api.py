@@ -99,6 +99,7 @@ class Cluster:
     def __init__(self, address: Address) -> None:
         self._asked = address
         self._lock = threading.Lock()
+        self._ends = ""
         self._client: ApiClient | None = None
         self._whole: Address | None = address if address.whole else None
 
@@ -125,14 +126,18 @@ class Cluster:
     def account(self) -> str:
         """`UID/NAMESPACE`: the namespace's own id, which no other cluster has. Asked each time: behind a name may be
         another cluster by now. Raises Unreachable, also where there is no such namespace: that is no proof of
-        anything; NotAuthorized."""
+        anything, unless this object saw it Terminating, which ends when nothing is in it; NotAuthorized."""
         found = self.get("namespace", self.namespace)
+        if found is None and self._ends:
+            return self._ends
         if found is None:
             raise Unreachable(
                 f"the cluster {self.address.context} has no namespace {self.namespace}: make it (kubectl create "
                 f"namespace {self.namespace}), or write another overrides.kubernetes.namespace"
             )
-        return f"{found['metadata']['uid']}/{self.namespace}"
+        account = f"{found['metadata']['uid']}/{self.namespace}"
+        self._ends = account if found["metadata"].get("deletionTimestamp") else ""
+        return account
 
     def require(self, account: str) -> None:
         """Returns when `account` is this namespace's. Raises WrongAccount, Unreachable."""
