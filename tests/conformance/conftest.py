@@ -1,7 +1,8 @@
 """The suite runs against every installed adapter; each brings a `harness_<adapter>.py`, and none may skip it.
 
 Marks: `machines` gives the test real boxes, `host_boxes` asks only adapters whose boxes are processes of this host,
-`wire` only those with an API between them and their platform, `able(CanStop)` only those that are such a platform.
+`wire` only those with an API between them and their platform, `able(CanStop)` only those that are such a platform,
+`fault_of("preempted")` only those whose platform can have that fault.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
     kinds = [kind for mark in metafunc.definition.iter_markers("able") for kind in mark.args]
+    faults = {fault for mark in metafunc.definition.iter_markers("fault_of") for fault in mark.args}
     worlds = {name: harness_class(name) for adapter in adapters() for name in variants(adapter)}
     asked = [
         name
@@ -37,6 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if (world.host or "host_boxes" not in marks)
         and (world.wire or "wire" not in marks)
         and (getattr(world, "spawns", True) or "machines" not in marks)
+        and not faults & world.impossible
         and not any(kind in getattr(world, "lacks", ()) for kind in kinds)
         and all(isinstance(load_platform(name.partition("+")[0]), kind) for kind in kinds)
     ]

@@ -188,6 +188,7 @@ def look_at_delete(platform: Platform, harness: Any, record: BoxRecord, tried: T
     assert harness.rentals() == set()
 
 
+@pytest.mark.fault_of("preempted")
 def test_a_box_that_was_preempted_is_stopped_or_gone_and_never_running(
     platform: Platform, harness: Any, rent: Renter
 ) -> None:
@@ -227,6 +228,7 @@ def test_each_fault_is_played_somewhere(harness: Any) -> None:
 # Two processes, and a list that lies
 
 
+@pytest.mark.fault_of("stale_list")
 def test_a_list_that_lies_does_not_rent_what_another_process_has(
     platform: Platform, harness: Any, rent: Renter
 ) -> None:
@@ -237,6 +239,7 @@ def test_a_list_that_lies_does_not_rent_what_another_process_has(
     assert harness.rentals() == {made}
 
 
+@pytest.mark.fault_of("stale_list")
 def test_four_processes_and_a_list_that_lies_get_one_box(platform: Platform, harness: Any) -> None:
     harness.create_at_once(harness.request(f"{TAG}0"), 1)  # a list that lies is from before this
     harness.inject("stale_list", "read", times=None)

@@ -169,6 +169,8 @@ def refused(profile: Profile, shape: str) -> str | None:
         return "the config must say lease"
     if shape == "stops when done" and profile.stop_from_inside in ("unproved", "refuted"):
         return "when_done: stop can't be kept there"
+    if shape == "stops when done" and profile.scheduled:
+        return "lease: 2h can't be kept there"
     stop = profile.verbs.get("stop")
     if shape == "a stopped box" and (stop is None or stop.issued_by == "person" or HOME_TIER in stop.kills):
         return "want: gone"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweepstack.extensions.kubernetes.api import id_of
 from tests.engine.harness import Stack
 from tests.simulators.kubernetes import IMAGE, STORAGE_CLASS, KubernetesCluster
 
@@ -41,7 +42,7 @@ class KubeStack(Stack):
 
     def boxes_there(self) -> list[str]:
         """The native ids of the boxes in the cluster, by its claims."""
-        return sorted(str(one["metadata"]["name"]) for one in self.cluster.admin.list(CLAIMS))
+        return sorted(id_of(one) for one in self.cluster.admin.list(CLAIMS))
 
     def sealed(self) -> set[str]:
         found = self.folder.glob("box/mnt/durable/*/cells/*/manifest.json")

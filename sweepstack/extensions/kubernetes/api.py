@@ -1,14 +1,15 @@
 """All requests to the API server, by the official client. It decides nothing.
 
 Objects are plain dicts in the API's own spelling: what is applied, read and shown is the same text. A read is sent
-again when the network or the server fails. A write is sent once; when its answer is lost it raises OutcomeUnknown.
+again when the network or the server fails. A write is sent once, and again only where the server turned it away (429);
+when its answer is lost it raises OutcomeUnknown.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,21 +18,25 @@ from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, complet
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import (
     ConfigError,
+    NoCapacity,
     NotAuthorized,
     OutcomeUnknown,
+    RateLimited,
     RequestRefused,
     Unreachable,
     WrongAccount,
 )
+from sweepstack.platforms.common.deadline import Deadline
+from sweepstack.platforms.common.http_client import CALL_SECONDS, NotRetryable, answer_seconds, retried
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
 MANAGER = "sweepstack"
 """Our field manager."""
-CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 30.0
-LOOKS = (0.5, 1.0, 2.0)
-"""Seconds between the tries of a read that got no answer."""
+CONNECT_SECONDS = 10.0
+QUOTA = "exceeded quota"
+"""How the API server words a refusal by a ResourceQuota, whose status is that of a missing right."""
 PAGE = 500
 """Objects in one answer to a list."""
 _OF: dict[str, tuple[str, str, bool]] = {
@@ -62,6 +67,10 @@ class Exists(RequestRefused):
     """An object of this name is there already: nothing was made."""
 
 
+class OverQuota(RequestRefused, NoCapacity):
+    """A quota of the namespace is used up: nothing was made."""
+
+
 class Conflict(RequestRefused):
     """The object was changed meanwhile, or another manager owns a field: nothing was changed."""
 
@@ -90,9 +99,9 @@ class Cluster:
     def __init__(self, address: Address) -> None:
         self._asked = address
         self._lock = threading.Lock()
+        self._ends = ""
         self._client: ApiClient | None = None
         self._whole: Address | None = address if address.whole else None
-        self._account = ""
 
     @property
     def address(self) -> Address:
@@ -115,17 +124,20 @@ class Cluster:
     # -- whose it is
 
     def account(self) -> str:
-        """`UID/NAMESPACE`: the namespace's own id, which no other cluster has. Asked once. Raises Unreachable, also
-        where there is no such namespace: that is no proof of anything; NotAuthorized."""
-        if not self._account:
-            found = self.get("namespace", self.namespace)
-            if found is None:
-                raise Unreachable(
-                    f"the cluster {self.address.context} has no namespace {self.namespace}: make it (kubectl create "
-                    f"namespace {self.namespace}), or write another overrides.kubernetes.namespace"
-                )
-            self._account = f"{found['metadata']['uid']}/{self.namespace}"
-        return self._account
+        """`UID/NAMESPACE`: the namespace's own id, which no other cluster has. Asked each time: behind a name may be
+        another cluster by now. Raises Unreachable, also where there is no such namespace: that is no proof of
+        anything, unless this object saw it Terminating, which ends when nothing is in it; NotAuthorized."""
+        found = self.get("namespace", self.namespace)
+        if found is None and self._ends:
+            return self._ends
+        if found is None:
+            raise Unreachable(
+                f"the cluster {self.address.context} has no namespace {self.namespace}: make it (kubectl create "
+                f"namespace {self.namespace}), or write another overrides.kubernetes.namespace"
+            )
+        account = f"{found['metadata']['uid']}/{self.namespace}"
+        self._ends = account if found["metadata"].get("deletionTimestamp") else ""
+        return account
 
     def require(self, account: str) -> None:
         """Returns when `account` is this namespace's. Raises WrongAccount, Unreachable."""
@@ -138,9 +150,9 @@ class Cluster:
     # -- objects
 
     def get(self, kind: str, name: str) -> Object | None:
-        """The object; None when the server says that there is none of this name."""
+        """The object; None when the server says that there is none of this name, or has the claim of another box."""
         status, said = self._read(self._path(kind, name))
-        return None if status == 404 else said
+        return None if status == 404 or (kind == "pvc" and name not in (claim_name(name), id_of(said))) else said
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> Objects:
         """All objects that have these labels, and these fields. Raises Unreachable unless all of them came."""
@@ -241,27 +253,23 @@ class Cluster:
     def _path(self, kind: str, name: str = "") -> str:
         group, resource, inside = _OF[kind]
         where = f"{group}/namespaces/{quote(self.namespace)}/{resource}" if inside else f"{group}/{resource}"
+        name = claim_name(name) if kind == "pvc" else name
         return f"{where}/{quote(name)}" if name else where
 
     def _read(self, path: str, query: Mapping[str, str] | None = None) -> tuple[int, Object]:
-        problem: Unreachable | None = None
-        for pause in (*LOOKS, None):
-            try:
-                status, reason, data = self._ask("GET", path, query or {})
-                said = _parsed(data)
-                if status >= 500 or status == 429:
-                    raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
-                if status in (401, 403):
-                    raise NotAuthorized(f"{self._who()}: {_words(said) or reason}")
-                if status >= 400 and status not in (404, 410):
-                    raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
-                return status, said
-            except Unreachable as error:
-                problem = error
-                if pause is not None:
-                    time.sleep(pause)
-        assert problem is not None
-        raise problem
+        """What the API server says: 2xx, or that there is no such thing. Sent again as `HttpClient.read` is."""
+        return retried(lambda: self._read_once(path, query or {}), Deadline(CALL_SECONDS), f"ask {self._who()}")
+
+    def _read_once(self, path: str, query: Mapping[str, str]) -> tuple[int, Object]:
+        status, reason, data = self._ask("GET", path, query)
+        said = _parsed(data)
+        if status in (401, 403):
+            raise NotAuthorized(f"{self._who()}: {_words(said) or reason}")
+        if status >= 500:
+            raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
+        if status >= 300 and (status not in (404, 410) or said.get("kind") != "Status"):
+            raise NotRetryable(f"{self._who()} answers {status} {reason}: {_words(said)}")
+        return status, said
 
     def _write(
         self,
@@ -273,25 +281,28 @@ class Cluster:
         *,
         gone: bool = False,
     ) -> Object | None:
-        status, reason, data = self._ask(method, path, query, body, content)
+        status, reason, data = retried(
+            lambda: self._ask(method, path, query, body, content),
+            Deadline(CALL_SECONDS),
+            f"ask {self._who()} ({method} {path})",
+            writes=True,
+        )
         try:
             said = _parsed(data)
         except Unreachable as error:
-            raise OutcomeUnknown(f"{self._who()}: {method} {path}: {error}") from error
-        if status < 300:
+            raise OutcomeUnknown(f"{self._who()}: {method} {path} was answered by {status}: {error}") from error
+        if 200 <= status < 300 and "kind" in said:
             return said
         words = _words(said) or reason
-        if status == 404 and gone:
+        if status == 404 and gone and said.get("kind") == "Status":
             return None
         if status == 401:
             raise NotAuthorized(f"{self._who()}: {words}")
         if status == 409:
             raise (Exists if said.get("reason") == "AlreadyExists" else Conflict)(f"{self._who()}: {words}")
-        if status >= 500 and status != 503:
+        if status < 400 or status >= 500:
             raise OutcomeUnknown(f"{self._who()}: {method} {path} was answered by {status}: {words}")
-        if status == 429 or status == 503:
-            raise Unreachable(f"{self._who()} answers {status}: {words}")
-        raise RequestRefused(f"{self._who()}: {words}")
+        raise (OverQuota if status == 403 and QUOTA in words else RequestRefused)(f"{self._who()}: {words}")
 
     @staticmethod
     def _made(said: Object | None) -> Object:
@@ -306,7 +317,8 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         content: str = "application/json",
     ) -> tuple[int, str, bytes]:
-        """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown."""
+        """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown; RateLimited
+        when the API server turned it away."""
         status, reason, data = self._sent(method, path, query, body, content)
         if status == 401:  # a token that was changed in its file, say: what was asked was not done
             with self._lock:
@@ -327,7 +339,8 @@ class Cluster:
                 method, path, query_params=list(query.items()), header_params=headers, body=body,
                 auth_settings=["BearerToken"],
             )  # fmt: skip
-            answer = client.call_api(*asked, _request_timeout=(CONNECT_SECONDS, ANSWER_SECONDS))
+            seconds = answer_seconds(Deadline(CALL_SECONDS))
+            answer = client.call_api(*asked, _request_timeout=(min(CONNECT_SECONDS, seconds), seconds))
             data = answer.read()
         except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError, ApiException) as error:
             # ApiException: the client's own word for an error of TLS, before anything was sent
@@ -338,6 +351,12 @@ class Cluster:
             raise OutcomeUnknown(
                 f"{self._who()}: the answer to {method} {path} was lost: {_line(str(error))}"
             ) from error
+        if answer.status == 429:
+            after = str(answer.headers.get("Retry-After") or "")
+            raise RateLimited(
+                f"{self._who()}: too many requests ({method} {path}); nothing was done",
+                float(after) if after.isdigit() else None,
+            )
         return int(answer.status), str(answer.reason or ""), bytes(data or b"")
 
     def _connected(self) -> ApiClient:
@@ -408,6 +427,21 @@ def _words(said: Mapping[str, Any]) -> str:
 def labels_of(native_id: str, **more: str) -> str:
     """The selector of a box's objects."""
     return ",".join([f"{BOX}={native_id}", *(f"{PREFIX}{key}={value}" for key, value in more.items())])
+
+
+ID = re.compile("(k8s-[0-9a-f]{16})-[0-9a-f]{8}")
+"""A box's id: the name of its claim, which its tag alone decides, so that the server itself refuses a second one; and
+the beginning of the claim's own id, so that a later box of this tag is another one."""
+
+
+def claim_name(native_id: str) -> str:
+    """The name of a box's claim; what is no id of a box is the name of a claim already."""
+    return found[1] if (found := ID.fullmatch(native_id)) else native_id
+
+
+def id_of(pvc: Object) -> str:
+    """The id of the box whose claim this is."""
+    return f"{pvc['metadata']['name']}-{pvc['metadata']['uid'][:8]}"
 
 
 PREFIX = "sweepstack.dev/"

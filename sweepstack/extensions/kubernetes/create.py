@@ -10,6 +10,7 @@ from sweepstack.extensions.kubernetes import gate, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import READY, TAG
 from sweepstack.onbox.common.errors import (
+    NotAuthorized,
     NotYetGone,
     OutcomeUnknown,
     PlatformError,
@@ -28,26 +29,35 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
     a pod has the box, and makes its folders. Raises what it raises as StillCreating, since the claim is there then."""
     if wait.cancelled.is_set():
         raise PlatformError(f"cancelled before {request.name} was made: nothing exists, nothing bills")
-    native_id = objects.native_id_of(request.tag)
-    pvc = cluster.get("pvc", native_id)
+    name = objects.name_of(request.tag)
+    pvc = cluster.get("pvc", name)
     if pvc is None:
-        if left := states.left_of(cluster, native_id):
-            raise NotYetGone(f"the box of {request.tag} is ending still: {', '.join(left)}")
-        pvc = _made(cluster, request, native_id)
-        wait.progress(f"{request.name}: made the claim {native_id} in {cluster}")
+        if former := states.former_of(cluster, name):
+            left = states.left_of(cluster, former)
+            raise NotYetGone(f"the box of {request.tag} is ending still: {', '.join(left) or former}")
+        pvc = _made(cluster, request, name)
+        wait.progress(f"{request.name}: made the claim {name} in {cluster}")
         if said := gate.install(cluster):
             wait.progress(f"{request.name}: {said}")
     elif marks_of(pvc).get(TAG) != request.tag:
         raise RequestRefused(
-            f"{cluster} has a claim {native_id} that is not ours: it has another tag. Nothing was made, and it is left "
+            f"{cluster} has a claim {name} that is not ours: it has another tag. Nothing was made, and it is left "
             "as it is"
         )
     found = states.record(cluster, pvc)
     if found.phase is Phase.ENDING:
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
-    if found.phase is not Phase.CREATING:
+    return made_ready(cluster, found, wait, reach)
+
+
+def made_ready(cluster: Cluster, found: BoxRecord, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
+    """The box, once a pod has it; at once where that was so before, or where it is stopped. Raises StillCreating."""
+    if found.phase not in (Phase.CREATING, Phase.UNKNOWN):
         return found
+    native_id = found.native_id
     try:
+        if found.phase is Phase.UNKNOWN:
+            raise Unreachable(found.note)
         reach(native_id, wait)
         cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
         for words in workers.of_claim(cluster, native_id):
@@ -55,27 +65,27 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")
+        return states.record(cluster, ready)
     except PlatformError as error:
-        raise StillCreating(native_id, found.outputs(), [f"{request.name} is not ready: {error}"]) from error
-    return states.record(cluster, ready)
+        raise StillCreating(native_id, found.outputs(), [f"{native_id} is not ready: {error}"]) from error
 
 
-def _made(cluster: Cluster, request: BoxRequest, native_id: str) -> Object:
+def _made(cluster: Cluster, request: BoxRequest, name: str) -> Object:
     body = objects.claim(request, pods_asked(request), str(request.resources.get(STORAGE) or ""))
     request.asked(True)
     try:
         return cluster.create("pvc", body)
     except Exists:
         pass  # another command was first
-    except (RequestRefused, Unreachable):
+    except (RequestRefused, NotAuthorized, Unreachable):
         request.asked(False)
         raise
     except OutcomeUnknown:
-        if cluster.get("pvc", native_id) is None:
+        if cluster.get("pvc", name) is None:
             raise
-    found = cluster.get("pvc", native_id)
+    found = cluster.get("pvc", name)
     if found is None:
-        raise OutcomeUnknown(f"whether the claim {native_id} was made is not known: it is not there now")
+        raise OutcomeUnknown(f"whether the claim {name} was made is not known: it is not there now")
     return found
 
 

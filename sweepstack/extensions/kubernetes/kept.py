@@ -18,6 +18,7 @@ from sweepstack.extensions.kubernetes.api import (
     Cluster,
     Exists,
     Object,
+    claim_name,
     labels_of,
     marks_of,
 )
@@ -54,7 +55,7 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
     Raises Unreachable with what is missing: the right to change volumes, or a volume."""
     leaves = ends(cluster)
     if not objects.deleted(pvc) and not leaves:
-        return cluster, native_id
+        return cluster, claim_name(native_id)
     volume = str((pvc.get("spec") or {}).get("volumeName") or "")
     if not volume:
         raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")

@@ -29,14 +29,14 @@ DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
 
 
-def native_id_of(tag: str) -> str:
-    """A box's id, which its tag alone decides: the server itself refuses a second one."""
+def name_of(tag: str) -> str:
+    """The name of the claim of the box of this tag: see `api.ID`."""
     return f"k8s-{hashlib.sha256(tag.encode()).hexdigest()[:16]}"
 
 
 def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> Object:
     """The claim of a new box. `pods`: what its pods are like. `storage_class`: "" for the cluster's default."""
-    native_id = native_id_of(request.tag)
+    name = name_of(request.tag)
     bytes_ = parse_size(str(request.resources.get("disk") or DISK)).bytes
     price = "" if request.price_per_hour is None else repr(request.price_per_hour)
     marks = {
@@ -56,8 +56,8 @@ def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> O
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": native_id,
-            "labels": {BOX: native_id, MANAGED: MANAGER},
+            "name": name,
+            "labels": {BOX: name, MANAGED: MANAGER},
             "annotations": {f"{PREFIX}{key}": value for key, value in marks.items() if value},
             "finalizers": [HOLD],
         },

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sweepstack.core.box_end import Moves
 from sweepstack.extensions.kubernetes import create, objects, power, states
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
-from sweepstack.extensions.kubernetes.api import MANAGED, MANAGER, Cluster, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, POWER, TAG
-from sweepstack.onbox.common.errors import ConfigError, PlatformError, Unreachable, Unsupported
+from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
+from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 
@@ -70,42 +70,41 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
         self.cluster.require(account)
-        native_id = objects.native_id_of(tag)
-        pvc = self.cluster.get("pvc", native_id)
+        name = objects.name_of(tag)
+        pvc = self.cluster.get("pvc", name)
         if pvc is None:
-            found = states.gone(self.cluster, native_id)
+            found = states.gone(self.cluster, states.former_of(self.cluster, name) or name)
             return None if found.phase is Phase.GONE else found
         if marks_of(pvc).get(TAG) != tag:
-            raise Unreachable(
-                f"the claim {native_id} in {self.cluster} has another tag: it is not ours, or was changed"
-            )
+            raise Unreachable(f"the claim {name} in {self.cluster} has another tag: it is not ours, or was changed")
         return states.record(self.cluster, pvc)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create.create(self.cluster, request, wait, self._reach)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        self.cluster.require(account)
+        self._require(native_id, account)
         pvc = self.cluster.get("pvc", native_id)
         return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc)
 
     def destroy(self, native_id: str, account: str) -> None:
-        self.cluster.require(account)
+        self._require(native_id, account)
         power.destroy(self.cluster, native_id)
 
     def stop(self, native_id: str, account: str) -> None:
-        self.cluster.require(account)
+        self._require(native_id, account)
         power.stop(self.cluster, native_id)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        self.cluster.require(account)
-        return power.start(self.cluster, native_id)
+        self._require(native_id, account)
+        return power.start(self.cluster, native_id, wait, self._reach)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         if self._cluster is None:
             return []
-        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER}")
-        return [states.record(self.cluster, pvc) for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
+        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER},{ROLE}!=kept")
+        ours = [pvc for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
+        return sorted((states.record(self.cluster, pvc) for pvc in ours), key=lambda one: one.native_id)
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         from sweepstack.extensions.kubernetes import workers
@@ -133,8 +132,15 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
     def channel(self, native_id: str, account: str) -> Channel:
         from sweepstack.extensions.kubernetes.channel import PodChannel
 
-        self.cluster.require(account)
+        if self.get(native_id, account).phase is Phase.GONE:
+            raise Unreachable(f"the box {native_id} is gone: {self.cluster} has nothing of it")
         return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id))
+
+    def _require(self, native_id: str, account: str) -> None:
+        """Raises RequestRefused for an id that is none of ours, and what `Cluster.require` raises."""
+        if not ID.fullmatch(native_id):
+            raise RequestRefused(f"{native_id!r} is no id of a box on a cluster")
+        self.cluster.require(account)
 
     def _closed(self, native_id: str) -> str:
         """Why nothing may be started on the box now; "" when it may, or when the cluster can't be asked."""

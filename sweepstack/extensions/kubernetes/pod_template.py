@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, claim_name
 from sweepstack.extensions.kubernetes.onbox import pilot
 from sweepstack.extensions.kubernetes.pod_fields import WHERE, mistakes
 from sweepstack.onbox.common.dataclass import dataclass
@@ -76,7 +76,7 @@ def template(
         "securityContext": _security(escape.get("securityContext") or {}),
         "containers": [_container(native_id, role, str(pods.get("image") or IMAGE), command, asked)],
         "volumes": [
-            {"name": "box", "persistentVolumeClaim": {"claimName": claim or native_id}},
+            {"name": "box", "persistentVolumeClaim": {"claimName": claim or claim_name(native_id)}},
             *([{"name": "shm", "emptyDir": {"medium": "Memory"}}] if worker else []),
         ],
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from sweepstack.extensions.kubernetes import kept, objects, states, workers
+from sweepstack.extensions.kubernetes import create, kept, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError
-from sweepstack.onbox.host.platform import BoxRecord
+from sweepstack.onbox.host.platform import BoxRecord, Wait
 
 END_SECONDS = 150.0
 """For so long a stop or a destroy waits for its pods; then its caller calls again."""
@@ -29,13 +30,16 @@ def stop(cluster: Cluster, native_id: str) -> None:
     cluster.patch("pvc", native_id, objects.mark(power="stopped"))
 
 
-def start(cluster: Cluster, native_id: str) -> BoxRecord:
-    """Lets workers be submitted again: the box's queue does that. See `CanStop.start`."""
+def start(cluster: Cluster, native_id: str, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
+    """Lets workers be submitted again, which the box's queue does, and blocks until a pod has the box. See
+    `CanStop.start`, `create.create`."""
     pvc = _there(cluster, native_id)
     if marks_of(pvc).get(POWER) == "stopping":
         stop(cluster, native_id)
-    cluster.patch("pvc", native_id, objects.mark(power=None))
-    return states.record(cluster, _there(cluster, native_id))
+        pvc = _there(cluster, native_id)
+    if marks_of(pvc).get(POWER) == "stopped":
+        cluster.patch("pvc", native_id, objects.mark(power=None, ready_at=None))
+    return create.made_ready(cluster, states.record(cluster, _there(cluster, native_id)), wait, reach)
 
 
 def destroy(cluster: Cluster, native_id: str) -> None:

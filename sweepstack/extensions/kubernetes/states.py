@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sweepstack.extensions.kubernetes import kept, objects
-from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.api import BOX, PREFIX, Cluster, Object, claim_name, id_of, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
 
@@ -21,7 +21,7 @@ def record(cluster: Cluster, pvc: Object) -> BoxRecord:
     phase, note = _phase(cluster, pvc, marks)
     name = str(pvc["metadata"]["name"])
     return BoxRecord(
-        native_id=name,
+        native_id=id_of(pvc),
         tag=marks.get(TAG, ""),
         account=cluster.account(),
         phase=phase,
@@ -53,6 +53,15 @@ def left_of(cluster: Cluster, native_id: str) -> list[str]:
     ]
 
 
+def former_of(cluster: Cluster, claim: str) -> str:
+    """The id of a box that had this claim, and of which Jobs or pods are left; "" for none. Raises Unreachable."""
+    for kind in ("job", "pod"):
+        for one in cluster.list(kind, BOX):
+            if claim_name(native_id := str(one["metadata"]["labels"][BOX])) == claim:
+                return native_id
+    return ""
+
+
 def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase, str]:
     if ENDING in marks:
         return Phase.ENDING, ""
@@ -61,6 +70,8 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
         note = DELETED
     else:
         note = "" if not lost else "its volume is lost: the cluster has none any more for its claim"
+    if (power := marks.get(POWER, "stopped")) not in ("stopping", "stopped"):
+        return Phase.UNKNOWN, f"its claim says {PREFIX}{POWER}: {power}, which no version of this program writes"
     if marks.get(POWER) == "stopping":
         return Phase.STOPPING, note
     if marks.get(POWER) == "stopped":

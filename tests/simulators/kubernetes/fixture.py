@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import secrets
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.simulators.kubernetes.cluster import KubernetesCluster
 
-_SHARED = pytest.StashKey[KubernetesCluster]()
 NODES = 2
+
+
+@functools.cache
+def cluster_of_this_process() -> KubernetesCluster:
+    """Starts it (some seconds) where it does not run yet; it ends with the process. See `shared_cluster`."""
+    keep = Path(tempfile.mkdtemp(prefix="kubernetes-"))
+    made = KubernetesCluster.start(keep / "c", nodes=NODES, gpus=4)
+
+    def end() -> None:
+        made.stop()
+        shutil.rmtree(keep, ignore_errors=True)
+
+    atexit.register(end)
+    return made
 
 
 def shared_cluster(config: pytest.Config, folders: pytest.TempPathFactory) -> KubernetesCluster:
@@ -17,11 +35,7 @@ def shared_cluster(config: pytest.Config, folders: pytest.TempPathFactory) -> Ku
     `nvidia.com/gpu` each. A test gives back what it took: nodes run and are Ready, without taints of its own.
 
     For a fixture of scope `session` in a conftest.py; two of those in one process get the same cluster."""
-    if _SHARED not in config.stash:
-        made = KubernetesCluster.start(folders.mktemp("kubernetes"), nodes=NODES, gpus=4)
-        config.stash[_SHARED] = made
-        config.add_cleanup(made.stop)
-    return config.stash[_SHARED]
+    return cluster_of_this_process()
 
 
 def fresh_namespace(cluster: KubernetesCluster, *, pod_security: str = "") -> str:
