@@ -61,7 +61,7 @@ def made_ready(cluster: Cluster, found: BoxRecord, wait: Wait, reach: Callable[[
         reach(native_id, wait)
         cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
         for words in workers.of_claim(cluster, native_id):
-            wait.progress(f"{request.name}: {words}")
+            wait.progress(f"{native_id}: {words}")
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")
