@@ -200,6 +200,8 @@ class Cluster:
             "name": name,
             **({"namespace": self.namespace} if inside else {}),
         }
+        if kind == "namespace":  # a Role in a namespace may give the right to that one itself
+            attributes |= {"namespace": self.namespace, "name": self.namespace}
         body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         body["spec"] = {"resourceAttributes": attributes}
         said = self._made(self._write("POST", self._path("access"), body, {}))
@@ -251,7 +253,7 @@ class Cluster:
                 said = _parsed(data)
                 if status >= 500 or status == 429:
                     raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
-                if status in (401, 403):
+                if status == 403:
                     raise NotAuthorized(f"{self._who()}: {_words(said) or reason}")
                 if status >= 400 and status not in (404, 410):
                     raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
@@ -283,8 +285,6 @@ class Cluster:
         words = _words(said) or reason
         if status == 404 and gone:
             return None
-        if status == 401:
-            raise NotAuthorized(f"{self._who()}: {words}")
         if status == 409:
             raise (Exists if said.get("reason") == "AlreadyExists" else Conflict)(f"{self._who()}: {words}")
         if status >= 500 and status != 503:
@@ -306,12 +306,19 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         content: str = "application/json",
     ) -> tuple[int, str, bytes]:
-        """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown."""
+        """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown; NotAuthorized
+        where the server does not know who asks."""
         status, reason, data = self._sent(method, path, query, body, content)
         if status == 401:  # a token that was changed in its file, say: what was asked was not done
             with self._lock:
                 self._client = None
             status, reason, data = self._sent(method, path, query, body, content)
+        if status == 401:
+            raise NotAuthorized(
+                f"{self._who()}: {reason}: the login of the kubeconfig is over, or is none. Next: log in anew, as "
+                f"you did at first (kubectl auth whoami --context {self.address.context} shows it); then the same "
+                "command again"
+            )
         return status, reason, data
 
     def _sent(
@@ -329,10 +336,10 @@ class Cluster:
             )  # fmt: skip
             answer = client.call_api(*asked, _request_timeout=(CONNECT_SECONDS, ANSWER_SECONDS))
             data = answer.read()
-        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError, ApiException) as error:
-            # ApiException: the client's own word for an error of TLS, before anything was sent
+        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError) as error:
             raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
-        except (lost.HTTPError, OSError) as error:
+        except (lost.HTTPError, OSError, ApiException) as error:
+            # ApiException: the client's own word for an error of TLS, which may come after all was sent, too
             if method == "GET":
                 raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
             raise OutcomeUnknown(

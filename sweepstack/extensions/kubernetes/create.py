@@ -47,6 +47,8 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
     if found.phase is not Phase.CREATING:
         return found
+    if (asked := pods_asked(request)) and asked != objects.pods_of(pvc):  # its image was mended, say
+        cluster.patch("pvc", native_id, objects.mark(pods=json.dumps(asked, sort_keys=True)))
     try:
         reach(native_id, wait)
         cluster.patch("pvc", native_id, objects.mark(ready_at=objects.now()))
