@@ -212,6 +212,8 @@ class Cluster:
             "name": name,
             **({"namespace": self.namespace} if inside else {}),
         }
+        if kind == "namespace":  # a Role in a namespace may give the right to that one itself
+            attributes |= {"namespace": self.namespace, "name": self.namespace}
         body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         body["spec"] = {"resourceAttributes": attributes}
         said = self._made(self._write("POST", self._path("access"), body, {}))
@@ -263,7 +265,7 @@ class Cluster:
     def _read_once(self, path: str, query: Mapping[str, str]) -> tuple[int, Object]:
         status, reason, data = self._ask("GET", path, query)
         said = _parsed(data)
-        if status in (401, 403):
+        if status == 403:
             raise NotAuthorized(f"{self._who()}: {_words(said) or reason}")
         if status >= 500:
             raise Unreachable(f"{self._who()} answers {status} {reason}: {_words(said)}")
@@ -296,8 +298,6 @@ class Cluster:
         words = _words(said) or reason
         if status == 404 and gone and said.get("kind") == "Status":
             return None
-        if status == 401:
-            raise NotAuthorized(f"{self._who()}: {words}")
         if status == 409:
             raise (Exists if said.get("reason") == "AlreadyExists" else Conflict)(f"{self._who()}: {words}")
         if status < 400 or status >= 500:
@@ -318,12 +318,18 @@ class Cluster:
         content: str = "application/json",
     ) -> tuple[int, str, bytes]:
         """Sends one request. Raises Unreachable when it was not sent, or was a read; else OutcomeUnknown; RateLimited
-        when the API server turned it away."""
+        when the API server turned it away; NotAuthorized where it does not know who asks."""
         status, reason, data = self._sent(method, path, query, body, content)
         if status == 401:  # a token that was changed in its file, say: what was asked was not done
             with self._lock:
                 self._client = None
             status, reason, data = self._sent(method, path, query, body, content)
+        if status == 401:
+            raise NotAuthorized(
+                f"{self._who()}: {reason}: the login of the kubeconfig is over, or is none. Next: log in anew, as "
+                f"you did at first (kubectl auth whoami --context {self.address.context} shows it); then the same "
+                "command again"
+            )
         return status, reason, data
 
     def _sent(
@@ -342,10 +348,10 @@ class Cluster:
             seconds = answer_seconds(Deadline(CALL_SECONDS))
             answer = client.call_api(*asked, _request_timeout=(min(CONNECT_SECONDS, seconds), seconds))
             data = answer.read()
-        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError, ApiException) as error:
-            # ApiException: the client's own word for an error of TLS, before anything was sent
+        except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError) as error:
             raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
-        except (lost.HTTPError, OSError) as error:
+        except (lost.HTTPError, OSError, ApiException) as error:
+            # ApiException: the client's own word for an error of TLS, which may come after all was sent, too
             if method == "GET":
                 raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
             raise OutcomeUnknown(

@@ -47,6 +47,9 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
     found = states.record(cluster, pvc)
     if found.phase is Phase.ENDING:
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
+    if found.phase is Phase.CREATING and (asked := pods_asked(request)) and asked != objects.pods_of(pvc):
+        # its image was mended, say
+        cluster.patch("pvc", name, objects.mark(pods=json.dumps(asked, sort_keys=True)))
     return made_ready(cluster, found, wait, reach)
 
 

@@ -89,8 +89,8 @@ def install(cluster: Cluster) -> str:
     finalizer."""
     wanted = _version()
     try:
-        found = cluster.get("policy", POLICY)
-        if found is not None and (found["metadata"].get("annotations") or {}).get(VERSION) == wanted:
+        there = [cluster.get(kind, POLICY) or {"metadata": {}} for kind in ("policy", "policybinding")]
+        if all((one["metadata"].get("annotations") or {}).get(VERSION) == wanted for one in there):
             return ""
         lacks = [
             kind for kind in ("policy", "policybinding") for verb in ("create", "patch") if not cluster.may(verb, kind)

@@ -21,15 +21,16 @@ from sweepstack.extensions.kubernetes.api import (
     labels_of,
     marks_of,
 )
-from sweepstack.extensions.kubernetes.objects import ENDING
+from sweepstack.extensions.kubernetes.objects import ENDING, READY
 from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER, PodRequest, template
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
-READY_SECONDS = 120.0
-"""For so long a reader is waited for, where its caller names no time."""
+READY_SECONDS, FIRST_SECONDS = 120.0, 10.0
+"""For so long a reader is waited for, where its caller names no time; of a box that never was reached, on which nothing
+lies yet: its create waits longer."""
 IDLE_SECONDS, LONGEST_SECONDS = 300, 6 * 3600
 LOOK_SECONDS = 10
 SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
@@ -74,7 +75,8 @@ def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None) -> Found
         if ENDING in marks_of(pvc):
             raise Unreachable(f"{native_id} can't be read: it is being destroyed, and no pod of it runs any more")
     where, claim = kept.claim_of(cluster, native_id, pvc)
-    return _Reader(where, native_id, claim, pvc, wait or Wait(READY_SECONDS)).found()
+    known = wait or Wait(READY_SECONDS if READY in marks_of(pvc) else FIRST_SECONDS)
+    return _Reader(where, native_id, claim, pvc, known).found()
 
 
 def better(cluster: Cluster, found: Found, native_id: str) -> bool:

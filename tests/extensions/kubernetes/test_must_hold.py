@@ -1,0 +1,452 @@
+"""What happens to a cluster and its pods: no cell is lost, none runs twice at once, and each is told in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
+from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.provider.resources.base import Gone
+from tests.extensions.kubernetes.world import Held, KubeSweep
+from tests.simulators.kubernetes import KubernetesCluster
+from tests.simulators.kubernetes.admin import Refused
+from tests.simulators.kubernetes.fixture import shared_cluster
+from tests.simulators.kubernetes.node import Node
+from tests.unit.provider.support import BOX, QUEUE, still_creating
+
+proof = pytest.mark.proof
+LOOKS_SECONDS = 5.0
+"""In so long a worker has asked about the others, again and again."""
+VERBS = ("get", "list", "create", "patch", "delete")
+
+
+@pytest.fixture(scope="module")
+def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> KubernetesCluster:
+    """One cluster for all tests of this file, which leave it as it was."""
+    return shared_cluster(pytestconfig, tmp_path_factory)
+
+
+@pytest.fixture
+def make_sweep(
+    cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., KubeSweep]]:
+    """Makes the test's sweep, with what its workers ask for."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    made: list[KubeSweep] = []
+
+    def make(**how: Any) -> KubeSweep:
+        made.append(KubeSweep(tmp_path / f"sweep-{len(made)}", cluster, **how))
+        return made[-1]
+
+    yield make
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    for sweep in made:
+        sweep.close()
+
+
+@pytest.fixture
+def sweep(make_sweep: Callable[..., KubeSweep]) -> KubeSweep:
+    return make_sweep()
+
+
+def one_line(work: Callable[[], object], *words: str) -> str:
+    """It is refused, in one line that has these words."""
+    with pytest.raises(SweepstackError) as error:
+        work()
+    said = str(error.value)
+    assert "\n" not in said.strip(), said
+    assert all(word in said for word in words), said
+    return said
+
+
+def done_or_told(work: Callable[[], object]) -> None:
+    """It is done, or refused in one line."""
+    said = ""
+    try:
+        work()
+    except SweepstackError as error:
+        said = str(error)
+    assert "\n" not in said.strip(), said
+
+
+def refused(held: Held) -> None:
+    """A destroy is refused, and ends nothing."""
+    before = {pod["metadata"]["uid"] for pod in held.sweep.pods() if "deletionTimestamp" not in pod["metadata"]}
+    with pytest.raises(TeardownRefused):
+        BOX.delete(held.sweep.op(), held.box.native_id, held.box)
+    after = {pod["metadata"]["uid"] for pod in held.sweep.pods() if "deletionTimestamp" not in pod["metadata"]}
+    assert before <= after
+
+
+@proof
+def test_pods_that_are_deleted_evicted_or_killed_by_force_are_followed_by_others(sweep: KubeSweep) -> None:
+    held = Held(sweep, more=0)
+    box = held.box
+    uids = {cell: sweep.worker_of(box, cell) for cell in ("a", "b")}
+    first, second = (sweep.pod_of(box, cell)["metadata"]["name"] for cell in ("a", "b"))
+    sweep.admin.delete(sweep.path("pods", first), gracePeriodSeconds=0)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": second}}
+    sweep.admin.make(f"{sweep.path('pods', second)}/eviction", eviction)
+    sweep.until(lambda: set(sweep.noted("told")) == {"a", "b"}, "the words to both")
+    refused(held)
+    held.ends_well(starts=2)
+    assert set(sweep.noted("resumed")) == {"a", "b"}, "from their checkpoints"
+    assert all(sweep.worker_of(box, cell) != uid for cell, uid in uids.items())
+    held.ended()
+
+
+@proof
+def test_the_api_server_is_gone_for_a_while_and_has_forgotten_the_past(
+    cluster: KubernetesCluster, sweep: KubeSweep
+) -> None:
+    held = Held(sweep)
+    cluster.api.stop()
+    try:
+        one_line(held.up, "the cluster tests", "can't be reached")
+        one_line(held.status, "the cluster tests", "can't be reached")
+        with pytest.raises(TeardownRefused, match="can't be reached"):
+            BOX.delete(sweep.op(), held.box.native_id, held.box)
+        sweep.let("a")
+        sweep.until_sealed(held.box, "a", "c0")  # its worker goes on
+    finally:
+        cluster.api.forget()
+        for node in cluster.nodes.values():
+            node.await_ready()
+    held.up()
+    held.ends_well(starts=2)
+    held.ended()
+
+
+def node_of(held: Held, cell: str) -> Node:
+    return held.sweep.cluster.nodes[held.sweep.pod_of(held.box, cell)["spec"]["nodeName"]]
+
+
+def must_not_begin(held: Held, *cells: str) -> None:
+    """For longer than workers take to ask about each other, these cells are not begun anew."""
+    before, ends = held.sweep.starts(), time.monotonic() + LOOKS_SECONDS
+    while time.monotonic() < ends:
+        assert {cell: held.sweep.starts()[cell] for cell in cells} == {cell: before[cell] for cell in cells}
+        time.sleep(0.2)
+
+
+@proof
+def test_a_kubelet_that_is_killed_and_started_again_ends_no_cell(sweep: KubeSweep) -> None:
+    held = Held(sweep, more=0, alone=True)
+    node = node_of(held, "a")
+    node.kubelet.kill()
+    try:
+        assert "1 workers run" in held.status()
+        done_or_told(held.up)
+    finally:
+        node.kubelet.start()
+    node.await_ready()
+    held.ends_well(starts=2)
+    held.ended()
+
+
+@proof
+def test_a_node_behind_a_partition_keeps_its_cells(sweep: KubeSweep) -> None:
+    held = Held(sweep, more=1)
+    node = node_of(held, "a")
+    node.partition()
+    try:
+        node.await_ready(False)
+        sweep.until(lambda: "does not answer" in held.status(), "words")
+        done_or_told(held.up)
+        must_not_begin(held, "a", "b")
+        refused(held)
+    finally:
+        node.heal()
+    node.await_ready()
+    held.ends_well(starts=2)
+    held.ended()
+
+
+@proof
+@pytest.mark.parametrize("how", ["taint", "back"])
+def test_a_node_that_is_off_keeps_its_cell_until_it_is_proved(sweep: KubeSweep, how: str) -> None:
+    held = Held(sweep, more=0, alone=True)
+    node = node_of(held, "a")
+    node.power_off()
+    try:
+        node.await_ready(False)
+        sweep.release()
+        sweep.until(lambda: OUT_OF_SERVICE in held.status(), "what a person can do")
+        must_not_begin(held, "a")
+        if how == "taint":
+            node.taint(OUT_OF_SERVICE, "nodeshutdown", "NoExecute")
+            held.ends_well(starts=2)
+    finally:
+        node.power_on()
+        node.await_ready()
+        node.untaint(OUT_OF_SERVICE)
+    held.ends_well(starts=2)
+    assert sweep.noted("resumed") == ["a"], "from its checkpoint"
+    held.ended()
+
+
+@proof
+def test_cells_that_are_killed_for_memory_are_tried_as_often_as_the_job_says(sweep: KubeSweep) -> None:
+    sweep.job["retries"] = 1
+    sweep.roster, sweep.scheduler["workers"] = ("a",), 1
+    (sweep.control / "eat-a").touch()
+    box = sweep.box()
+    queue = sweep.queue(box)
+
+    def failed() -> bool:
+        told = sweep.channel(box).workers()
+        if not told["at_work"]:
+            QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+        return len(sweep.events(box, "cell-failed")) == 2
+
+    sweep.until(failed, "second failure")
+    assert {entry["class"] for entry in sweep.events(box, "cell-failed")} == {"oom"}
+    assert "set `resources.memory: 300MB`" in sweep.channel(box).workers()["words"]
+    assert sweep.starts() == {"a": 2}
+    sweep.assert_honest(box)
+
+
+@pytest.mark.parametrize(
+    "how", ["Background", pytest.param("Foreground", marks=proof), pytest.param("Orphan", marks=proof)]
+)
+def test_a_job_that_is_deleted_by_hand_is_followed_by_another(sweep: KubeSweep, how: str) -> None:
+    held = Held(sweep)
+    path = sweep.path("jobs", f"{held.box.native_id}-1")
+    sweep.admin.delete(path, propagationPolicy=how)
+    if how == "Foreground":
+        sweep.until(lambda: set(sweep.noted("told")) == {"a", "b"}, "the words to both")
+    else:
+        sweep.until(lambda: sweep.admin.get(path)["metadata"].get("deletionTimestamp"), "the delete")
+    held.up()
+    refused(held)
+    held.ends_well(starts=2 if how == "Foreground" else 1)
+    held.ended()
+
+
+# -- who may do what
+
+
+ALL = [
+    {"apiGroups": [""], "resources": ["persistentvolumeclaims", "pods"], "verbs": [*VERBS]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": [*VERBS]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+]
+"""What the preview asks for."""
+
+
+def test_a_preview_names_each_right_that_is_missing(sweep: KubeSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = sweep.cluster.user(f"ann-{sweep.namespace}", ALL, namespace=sweep.namespace)
+    monkeypatch.setenv("KUBECONFIG", str(user))
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{sweep.namespace}/roles"
+    (role,) = sweep.admin.list(roles)
+    at, platform = f"{roles}/{role['metadata']['name']}", sweep.platform
+    sweep.until(lambda: "you may not" not in str(platform.refusals(sweep.scheduler)), "the rights")
+    assert platform.refusals(sweep.scheduler) == []
+    for number, rule in enumerate(ALL):
+        less = [{**rule, "verbs": rule["verbs"][1:]}] if rule["verbs"][1:] else []
+        sweep.admin.patch(at, {"rules": [*ALL[:number], *less, *ALL[number + 1 :]]})
+        wanted = [f"{rule['verbs'][0]} {resource}" for resource in rule["resources"]]
+
+        def told(wanted: list[str] = wanted) -> bool:
+            said = "\n".join(platform.refusals(sweep.scheduler))
+            return said.count("\n") == 0 and all(word in said for word in wanted)
+
+        sweep.until(told, f"words on {wanted}")
+
+
+@proof
+def test_a_token_that_ends_in_the_middle_is_told_and_the_next_one_goes_on(
+    sweep: KubeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user has the rights that the preview asks for, and no others."""
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": sweep.namespace}
+    sweep.cluster.allow([subject], ALL, sweep.namespace)
+    config = sweep.folder / "kubeconfig"
+
+    def login(number: int) -> None:
+        secret = sweep.admin.make(sweep.path("secrets"), {"metadata": {"name": f"bound-{number}"}})
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": f"bound-{number}", "uid": secret["metadata"]["uid"]}
+        said = sweep.admin.make(
+            f"{sweep.path('serviceaccounts', 'default')}/token", {"spec": {"boundObjectRef": bound}}
+        )
+        known = json.loads(sweep.cluster.kubeconfig.read_text())
+        known["users"][0]["user"] = {"token": said["status"]["token"]}
+        config.write_text(json.dumps(known))
+
+    login(1)
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    held = Held(sweep)
+    sweep.admin.delete(sweep.path("secrets", "bound-1"))
+
+    def is_over() -> bool:
+        try:
+            held.status()
+        except SweepstackError:
+            return True
+        return False
+
+    sweep.until(is_over, "end of the token")
+    for work in (held.up, held.status):
+        assert "log in anew" in one_line(work, "the cluster tests", "Unauthorized")
+    with pytest.raises(TeardownRefused, match="log in anew"):
+        BOX.delete(sweep.op(), held.box.native_id, held.box)
+    sweep.let("a")
+    sweep.until_sealed(held.box, "a", "c0")
+    login(2)
+    held.up()
+    held.ends_well()
+    held.ended()
+
+
+# -- what does not begin
+
+
+def test_what_no_node_can_run_is_refused_by_the_preview(sweep: KubeSweep) -> None:
+    def said(**more: Any) -> str:
+        (found,) = sweep.platform.refusals({**sweep.scheduler, **more})
+        return found
+
+    assert "resources.cpu: a worker asks for 100" in said(cpu=100)
+    assert "resources.gpu: the cluster has no H100" in said(gpus=1, gpu_names=["H100"])
+    hard = {"metadata": {"name": "few"}, "spec": {"hard": {"limits.memory": "100Mi"}}}
+    sweep.admin.make(sweep.path("resourcequotas"), hard)
+    sweep.until(lambda: sweep.admin.get(sweep.path("resourcequotas", "few"))["status"].get("hard"), "the quota")
+    assert "the namespace's quota is used up" in said()
+
+
+@proof
+def test_a_quota_that_is_used_up_is_told_and_once_it_is_larger_all_goes_on(sweep: KubeSweep) -> None:
+    sweep.scheduler["workers"] = 1
+    box = sweep.box()
+    quota = sweep.path("resourcequotas", "few")
+    sweep.admin.make(sweep.path("resourcequotas"), {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}})
+    sweep.until(lambda: sweep.admin.get(quota)["status"].get("used"), "the quota")
+    queue = sweep.queue(box)
+    sweep.until(lambda: "quota is used up" in sweep.channel(box).workers()["words"], "words")
+    sweep.admin.delete(quota)
+    QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.until_sealed(box)
+    sweep.assert_honest(box)
+
+
+@proof
+def test_workers_that_no_node_takes_are_told_and_a_mended_stack_leads_on(sweep: KubeSweep) -> None:
+    box = sweep.box()
+    good, sweep.scheduler = sweep.scheduler, {**sweep.scheduler, "cpu": 100}
+    queue = sweep.queue(box)
+    sweep.until(
+        lambda: "Insufficient" not in (words := sweep.channel(box).workers()["words"]) and "too little cpu" in words,
+        "words",
+    )
+    sweep.scheduler = {**good, "gpus": 1, "gpu_names": ["H100"]}
+    queue = QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.until(lambda: "resources.gpu" in sweep.channel(box).workers()["words"], "words")
+    sweep.scheduler = {**good, "pods": {"image": "localhost/not-there:1"}}
+    queue = QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.until(lambda: "localhost/not-there:1 can't be pulled" in sweep.channel(box).workers()["words"], "words")
+    sweep.scheduler = good
+    QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.until_sealed(box)
+    sweep.assert_honest(box)
+
+
+def test_a_box_without_a_volume_says_so_in_its_time_and_begins_once_there_is_one(
+    make_sweep: Callable[..., KubeSweep],
+) -> None:
+    sweep = make_sweep(volume=False)
+    begun = time.monotonic()
+    said = " ".join(still_creating(lambda: sweep.box(timeout=4)).reasons)
+    assert time.monotonic() - begun < 30
+    assert "gets no volume" in said
+    sweep.here = sweep.cluster.volume(sweep.namespace).folder
+    box = sweep.box()
+    assert sweep.channel(box).run(["true"], timeout=60).returncode == 0
+
+
+@proof
+def test_a_box_whose_image_can_t_be_pulled_says_so_and_a_mended_stack_leads_on(sweep: KubeSweep) -> None:
+    said = " ".join(still_creating(lambda: sweep.box(timeout=40, pods={"image": "localhost/not-there:1"})).reasons)
+    assert "localhost/not-there:1 can't be pulled" in said
+    box = sweep.box()
+    assert sweep.channel(box).run(["true"], timeout=60).returncode == 0
+
+
+# -- ways around the gate
+
+
+@proof
+def test_what_a_person_deletes_by_hand_is_refused_or_held(sweep: KubeSweep) -> None:
+    held = Held(sweep)
+    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", held.box.native_id)
+    ways: list[Callable[[], object]] = [
+        lambda: admin.delete(claim, gracePeriodSeconds=0, propagationPolicy="Background"),
+        lambda: admin.ask("DELETE", sweep.path("persistentvolumeclaims")),
+        lambda: admin.patch(claim, {"metadata": {"finalizers": None}}),
+    ]
+    sweep.until(lambda: refusal(ways[2]) is not None, "the policy")
+    for way in ways:
+        assert "results were not cleared" in (refusal(way) or "")
+    assert "deletionTimestamp" not in admin.get(claim)["metadata"]
+    job = sweep.path("jobs", f"{held.box.native_id}-1")
+    admin.delete(job, gracePeriodSeconds=0, propagationPolicy="Background")
+    admin.patch(job, {"metadata": {"finalizers": None}})
+    admin.ask("DELETE", sweep.path("pods"), params={"gracePeriodSeconds": "0"})
+    sweep.until(lambda: set(sweep.noted("told")) == {"a", "b"}, "the words to both")
+    held.up()
+    held.ends_well(starts=2)
+    held.ended()
+
+
+def refusal(way: Callable[[], object]) -> str | None:
+    """What the API server says against it; None where it did that."""
+    try:
+        way()
+    except Refused as error:
+        return str(error)
+    return None
+
+
+@proof
+@pytest.mark.parametrize("how", ["deleted", "finalizers away"])
+def test_a_claim_that_is_deleted_without_a_policy_while_its_pods_run(sweep: KubeSweep, how: str) -> None:
+    """Where the finalizers went, too, the claim is gone at once. Its pods write on, and its volume stays as its reclaim
+    policy says."""
+    held = Held(sweep)
+    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", held.box.native_id)
+    group = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    admin.delete(f"{group}ybindings/sweepstack-hold")
+
+    def is_deleted() -> bool:
+        return refusal(lambda: admin.delete(claim)) is None
+
+    sweep.until(is_deleted, "the delete")
+    if how == "deleted":
+        assert not isinstance(BOX.read(sweep.op(), held.box.native_id, held.box), Gone)
+        one_line(held.up, "its claim was deleted")
+        refused(held)
+        sweep.release()
+        sweep.until_sealed(held.box)
+        held.ended()
+        return
+    admin.patch(claim, {"metadata": {"finalizers": None}})
+    sweep.until(lambda: not admin.get(claim), "end of the claim")
+    assert not isinstance(BOX.read(sweep.op(), held.box.native_id, held.box), Gone), "its pods are there"
+    one_line(held.up, "has no claim")
+    refused(held)
+    sweep.release()
+    sweep.until_sealed(held.box)
+    sweep.assert_honest(held.box)
+    held.ended()
