@@ -158,16 +158,20 @@ def _is_shown_as_applied(stack: KubeStack, box: str) -> None:
     ]  # fmt: skip
     job = f"{box}-1"
     _kubectl(stack, "patch", "job", job, "-p", '{"spec":{"parallelism":1}}', "--field-manager=argo")
-    _kubectl(stack, "annotate", "pvc", box, "sweepstack.dev/name=x", "--overwrite", "--field-manager=flux")
+    _kubectl(stack, "annotate", "pvc", claim_name(box), "sweepstack.dev/name=x", "--overwrite", "--field-manager=flux")
     shown = stack.sweepctl("show", "box-0", "--manifests", timeout=120)
     told = " ".join(shown.err.split())
     assert f"spec.parallelism of the Job {job} was set by argo: it is left so" in told, shown
-    assert f"annotations[sweepstack.dev/name] of the PersistentVolumeClaim {box} was set by flux" in told, shown
+    assert f"annotations[sweepstack.dev/name] of the PersistentVolumeClaim {claim_name(box)} was set by flux" in told, (
+        shown
+    )
     took = _kubectl(stack, "apply", "--server-side", "--dry-run=server", "-f", "-", given=shown.out)
     assert 'conflict with "argo"' in took.stderr, took
     assert f"{job} has another parallelism" in " ".join(stack.sweepctl("status", timeout=120).text.split())
     _kubectl(stack, "patch", "job", job, "-p", '{"spec":{"parallelism":2}}', "--field-manager=argo")
-    _kubectl(stack, "annotate", "pvc", box, "sweepstack.dev/name=box-0", "--overwrite", "--field-manager=flux")
+    _kubectl(
+        stack, "annotate", "pvc", claim_name(box), "sweepstack.dev/name=box-0", "--overwrite", "--field-manager=flux"
+    )
 
 
 def _kubectl(stack: KubeStack, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
