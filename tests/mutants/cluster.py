@@ -52,7 +52,7 @@ CLUSTER = (
         "tests/extensions/slurm/test_clusters.py::test_what_its_workers_ask_for_is_no_property_of_the_box",
         Patch(
             "sweepstack/profiles/resolve.py",
-            "resources.as_inputs() if not profile.scheduled else {},",
+            "clusters.storage_input(config, profile, resources) if profile.scheduled else resources.as_inputs(),",
             "resources.as_inputs(),",
         ),
     ),

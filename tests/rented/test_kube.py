@@ -64,7 +64,8 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
     assert stack.cluster.admin.list(JOBS) == []
 
 
-@pytest.mark.parametrize("what", ["claim", pytest.param("namespace", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("what", ["claim", "namespace"])
 def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, what: str) -> None:
     """The policy refuses it, with our words. Where a person takes that away and goes on, the finalizer holds the claim,
     and its volume is read by another one."""
