@@ -16,6 +16,7 @@ from sweepstack.extensions.kubernetes.api import (
     MANAGER,
     PREFIX,
     Cluster,
+    Conflict,
     Exists,
     Object,
     claim_name,
@@ -69,14 +70,10 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
     name = name_of(native_id)
     found = there.get("pvc", name)
     if found is None:
-        pv = cluster.get("pv", volume)
-        if pv is None:
-            raise Unreachable(f"the volume {volume} of the claim {native_id} is gone")
         if there is not cluster:
             _namespace(there)
         cluster.patch("pvc", native_id, objects.mark(kept_in=there.namespace))
-        _released(cluster, pv, there.namespace, name)
-        _claimed(there, name, native_id, pv, pvc)
+        _claimed(there, name, native_id, _released(cluster, volume, there.namespace, name), pvc)
     _bound(there, name)
     return there, name
 
@@ -121,16 +118,28 @@ def _namespace(there: Cluster) -> None:
         ) from error
 
 
-def _released(cluster: Cluster, pv: Object, namespace: str, name: str) -> None:
-    """Keeps the volume whatever becomes of its claim, and reserves it for the new one."""
-    spec = pv["spec"]
-    marks = pv["metadata"].get("annotations") or {}
-    was = str(marks.get(f"{PREFIX}{RECLAIM}") or spec.get("persistentVolumeReclaimPolicy") or "Retain")
-    patch = objects.mark(reclaim=was)
-    patch["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
-    cluster.patch("pv", pv["metadata"]["name"], patch)
-    reserved = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
-    cluster.patch("pv", pv["metadata"]["name"], {"spec": {"claimRef": reserved}})
+def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Object:
+    """Keeps the volume whatever becomes of its claim, and reserves it for the new one; returns it. Several commands may
+    do this at once: to reserve it again would take it from the claim that has it by then, which is lost by that."""
+    for last in (False, False, False, False, True):
+        pv = cluster.get("pv", volume)
+        if pv is None:
+            raise Unreachable(f"the volume {volume} of the claim that was deleted is gone")
+        has = pv["spec"].get("claimRef") or {}
+        if (has.get("namespace"), has.get("name")) == (namespace, name):
+            return pv
+        patch = objects.mark(
+            reclaim=marks_of(pv).get(RECLAIM) or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "Retain")
+        )
+        patch["metadata"]["resourceVersion"] = pv["metadata"]["resourceVersion"]
+        reserved = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
+        patch["spec"] = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": reserved}
+        try:
+            cluster.patch("pv", volume, patch)
+        except Conflict:
+            if last:
+                raise
+    raise Unreachable(f"the volume {volume} is changed all the time by others: the same command again")
 
 
 def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Object) -> None:
