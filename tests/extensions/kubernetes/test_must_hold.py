@@ -6,11 +6,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.extensions.kubernetes import kept
+from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.resources.base import Gone
@@ -450,3 +453,26 @@ def test_a_claim_that_is_deleted_without_a_policy_while_its_pods_run(sweep: Kube
     sweep.until_sealed(held.box)
     sweep.assert_honest(held.box)
     held.ended()
+
+
+@proof  # make test has the way through one command: tests/rented/test_kube.py
+def test_a_look_that_comes_late_leaves_a_deleted_claim_s_volume_where_it_is(sweep: KubeSweep) -> None:
+    """Box, queue and gate look at once. To reserve it again would take it from the claim that has it by then, which is
+    lost by that for good."""
+    box = sweep.box()
+    admin, name = sweep.admin, claim_name(box.native_id)
+    admin.delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sweepstack-hold")
+    sweep.until(lambda: refusal(lambda: admin.delete(sweep.path("persistentvolumeclaims", name))) is None, "the delete")
+    cluster = sweep.platform.cluster
+    held = cluster.get("pvc", name)
+    assert held is not None
+    with ThreadPoolExecutor(8) as looks:
+        (found,) = set(looks.map(lambda _: kept.claim_of(cluster, box.native_id, held)[1], range(16)))
+    path = sweep.path("persistentvolumeclaims", found)
+    sweep.until(lambda: admin.get(path)["status"]["phase"] == "Bound", "the volume of the new claim")
+    kept._released(cluster, held["spec"]["volumeName"], sweep.namespace, found)
+    phases = set()
+    for _ in range(10):
+        phases.add(admin.get(path)["status"]["phase"])
+        time.sleep(0.3)
+    assert phases == {"Bound"}
