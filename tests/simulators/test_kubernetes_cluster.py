@@ -199,6 +199,22 @@ def test_the_api_server_is_gone_and_back_and_may_forget(kubernetes_cluster: Kube
     kubernetes_cluster.nodes["n1"].await_ready()
 
 
+def test_a_kubelet_that_ends_by_itself_is_started_anew(kubernetes_cluster: KubernetesCluster) -> None:
+    """As on a machine with an init: kubelet panics now and then."""
+    node = kubernetes_cluster.nodes["n1"]
+    look = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline | grep -q ' --node-ip=[0-9]' && echo ${p#/proc/}; done; true"
+
+    def pids() -> set[str]:
+        found = set(node.inside.run("bash", "-c", look).split())
+        return {pid for pid in found if pid.isdigit()}
+
+    before = pids()
+    node.inside.run("bash", "-c", f"kill -9 {' '.join(before)} || true")
+    until(lambda: pids() - before, "kubelet", told=kubernetes_cluster.told)
+    assert node.inside.states()["kubelet"] is None
+    node.await_ready()
+
+
 def test_a_node_without_kubelet_is_not_ready_and_its_pods_run_on(
     kubernetes_cluster: KubernetesCluster, pods: Pods
 ) -> None:

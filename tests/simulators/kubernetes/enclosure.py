@@ -125,9 +125,13 @@ class Enclosure:
 
     # -- asking the keeper
 
-    def start(self, name: str, argv: Sequence[str], log: Path, env: dict[str, str] | None = None) -> int:
-        """Starts a program under a name. `log`: as a path inside. Its pid there."""
-        return int(self._ask(do="start", name=name, argv=list(argv), log=str(log), env=env or {})["pid"])
+    def start(
+        self, name: str, argv: Sequence[str], log: Path, env: dict[str, str] | None = None, *, again: bool = False
+    ) -> int:
+        """Starts a program under a name. `log`: as a path inside. `again`: started anew where it ends by itself, a few
+        times. Its pid there."""
+        asked = {"name": name, "argv": list(argv), "log": str(log), "env": env or {}, "again": again}
+        return int(self._ask(do="start", **asked)["pid"])
 
     def kill(self, name: str, number: int = signal.SIGKILL, seconds: float = 20) -> None:
         """Sends a signal to what was started under this name; returns when it has ended. Nothing if it did not run."""

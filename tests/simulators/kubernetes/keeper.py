@@ -17,6 +17,8 @@ import time
 from typing import Any
 
 OUTPUT_MOST = 100_000
+MOST_STARTS = 5
+"""So often a program that ended by itself is started again."""
 
 
 class Keeper:
@@ -25,6 +27,8 @@ class Keeper:
     def __init__(self) -> None:
         self.ended: dict[int, int] = {}
         self.named: dict[str, int] = {}
+        self.again: dict[str, tuple[int, list[str], str, dict[str, str]]] = {}
+        """By name: how often one is started again that ends by itself, and how it was started."""
         signal.signal(signal.SIGCHLD, self._reap)
 
     def _reap(self, *_signal: object) -> None:
@@ -36,12 +40,20 @@ class Keeper:
             if not pid:
                 return
             self.ended[pid] = os.waitstatus_to_exitcode(status)
+            for name in [name for name in self.again if self.named.get(name) == pid]:
+                left, *how = self.again.pop(name)
+                self.named[name] = self._start(*how)
+                if left > 1:
+                    self.again[name] = (left - 1, *how)
 
-    def start(self, name: str, argv: list[str], log: str, env: dict[str, str]) -> dict[str, Any]:
-        """Starts a program under a name, its output goes to the end of `log`."""
+    def start(self, name: str, argv: list[str], log: str, env: dict[str, str], again: bool) -> dict[str, Any]:
+        """Starts a program under a name, its output goes to the end of `log`. `again`: started anew where it ends by
+        itself, as the init of a real machine does."""
         if self._runs(name):
             return {"error": f"{name} runs already"}
         self.named[name] = self._start(argv, log, env)
+        if again:
+            self.again[name] = (MOST_STARTS, argv, log, env)
         return {"pid": self.named[name]}
 
     def _start(self, argv: list[str], log: str, env: dict[str, str]) -> int:
@@ -65,6 +77,8 @@ class Keeper:
         if not self._runs(name):
             return {"ran": False}
         pid = self.named[name]
+        if number not in (signal.SIGSTOP, signal.SIGCONT):
+            self.again.pop(name, None)
         os.kill(pid, number)
         waits = number not in (signal.SIGSTOP, signal.SIGCONT)
         return {"ran": True, "ended": self._await(pid, seconds) if waits else False}

@@ -43,8 +43,8 @@ class Daemon:
         self._node.inside.kill(self.name, signal.SIGTERM)
 
     def start(self) -> None:
-        """Starts it again. Returns at once."""
-        self._node.inside.start(self.name, self._argv, self._node.log(self.name))
+        """Starts it again. Returns at once. One that ends by itself is started anew, as by the init of a machine."""
+        self._node.inside.start(self.name, self._argv, self._node.log(self.name), again=True)
 
     def freeze(self, frozen: bool = True) -> None:
         """It hangs from now on; with False it goes on."""
