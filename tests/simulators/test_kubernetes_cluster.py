@@ -202,7 +202,8 @@ def test_the_api_server_is_gone_and_back_and_may_forget(kubernetes_cluster: Kube
 def test_a_kubelet_that_ends_by_itself_is_started_anew(kubernetes_cluster: KubernetesCluster) -> None:
     """As on a machine with an init: kubelet panics now and then."""
     node = kubernetes_cluster.nodes["n1"]
-    look = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline | grep -q ' --node-ip=[0-9]' && echo ${p#/proc/}; done; true"
+    lines = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline | grep -q ' --node-ip=[0-9]'"
+    look = f"{lines} && echo ${{p#/proc/}}; done; true"
 
     def pids() -> set[str]:
         found = set(node.inside.run("bash", "-c", look).split())
