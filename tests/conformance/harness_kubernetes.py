@@ -130,8 +130,9 @@ class Harness:
         return load_platform(self.at)
 
     def request(self, tag: str, **changes: Any) -> BoxRequest:
-        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS, "pods": {"image": self._image}}
+        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS}
         known = {"tag": tag, "name": "box-0", "price_per_hour": self.price, "resources": resources}
+        known["pods"] = {"image": self._image}
         return BoxRequest(**{**known, **changes})
 
     # -- the platform's own books
@@ -201,7 +202,7 @@ class Harness:
             self._after(seconds, self._release)
 
     def _hold(self, native_id: str, held: bool) -> None:
-        """Puts another program's finalizer on a claim, or takes it away, whoever else changes the claim."""
+        """Puts another program's finalizer on a claim, or takes it away, also while another one changes the claim."""
         path = self._path("persistentvolumeclaims", native_id)
 
         def tried() -> bool:

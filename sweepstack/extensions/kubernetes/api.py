@@ -25,6 +25,7 @@ from sweepstack.onbox.common.errors import (
     RequestRefused,
     Unreachable,
     WrongAccount,
+    one_line,
 )
 from sweepstack.platforms.common.deadline import Deadline
 from sweepstack.platforms.common.http_client import CALL_SECONDS, NotRetryable, answer_seconds, retried
@@ -44,7 +45,6 @@ _OF: dict[str, tuple[str, str, bool]] = {
     "pod": ("/api/v1", "pods", True),
     "event": ("/api/v1", "events", True),
     "serviceaccount": ("/api/v1", "serviceaccounts", True),
-    "quota": ("/api/v1", "resourcequotas", True),
     "job": ("/apis/batch/v1", "jobs", True),
     "pv": ("/api/v1", "persistentvolumes", False),
     "node": ("/api/v1", "nodes", False),
@@ -139,13 +139,15 @@ class Cluster:
         self._ends = account if found["metadata"].get("deletionTimestamp") else ""
         return account
 
-    def require(self, account: str) -> None:
-        """Returns when `account` is this namespace's. Raises WrongAccount, Unreachable."""
-        if account and account != (here := self.account()):
+    def require(self, account: str) -> str:
+        """This namespace's account, when it is `account`, or that is "". Raises WrongAccount, Unreachable."""
+        here = self.account()
+        if account not in ("", here):
             raise WrongAccount(
                 f"{self} is the account {here}, and the box is of {account}: another cluster, or a namespace that was "
                 "made again. Next: write overrides.kubernetes as it was, or set KUBECONFIG to that cluster's"
             )
+        return here
 
     # -- objects
 
@@ -171,13 +173,13 @@ class Cluster:
 
     def create(self, kind: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
         """Makes it. Raises Exists; RequestRefused with the server's words; OutcomeUnknown."""
-        query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **_dry(dry_run)}
+        query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         return self._made(self._write("POST", self._path(kind), body, query))
 
-    def apply(self, kind: str, name: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+    def apply(self, kind: str, name: str, body: Mapping[str, Any]) -> Object:
         """Server-side apply: idempotent; what another manager owns is not overwritten, but told. Raises Conflict,
         RequestRefused, OutcomeUnknown."""
-        query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **_dry(dry_run)}
+        query = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
         return self._made(self._write("PATCH", self._path(kind, name), body, query, "application/apply-patch+yaml"))
 
     def patch(self, kind: str, name: str, body: Mapping[str, Any]) -> Object | None:
@@ -218,12 +220,6 @@ class Cluster:
         body["spec"] = {"resourceAttributes": attributes}
         said = self._made(self._write("POST", self._path("access"), body, {}))
         return bool((said.get("status") or {}).get("allowed"))
-
-    def logs(self, pod: str, *, tail: int = 200, previous: bool = False) -> str:
-        """The last lines that a pod's container wrote; "" where the server has none."""
-        query = {"tailLines": str(tail), **({"previous": "true"} if previous else {})}
-        status, _, data = self._ask("GET", f"{self._path('pod', pod)}/log", query)
-        return data.decode("utf-8", "replace") if status == 200 else ""
 
     def events(self, name: str) -> Objects:
         """What was told of the object of this name, oldest first."""
@@ -349,14 +345,12 @@ class Cluster:
             answer = client.call_api(*asked, _request_timeout=(min(CONNECT_SECONDS, seconds), seconds))
             data = answer.read()
         except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError) as error:
-            raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
+            raise Unreachable(f"{self._who()} can't be reached: {one_line(error)}") from error
         except (lost.HTTPError, OSError, ApiException) as error:
             # ApiException: the client's own word for an error of TLS, which may come after all was sent, too
             if method == "GET":
-                raise Unreachable(f"{self._who()} can't be reached: {_line(str(error))}") from error
-            raise OutcomeUnknown(
-                f"{self._who()}: the answer to {method} {path} was lost: {_line(str(error))}"
-            ) from error
+                raise Unreachable(f"{self._who()} can't be reached: {one_line(error)}") from error
+            raise OutcomeUnknown(f"{self._who()}: the answer to {method} {path} was lost: {one_line(error)}") from error
         if answer.status == 429:
             after = str(answer.headers.get("Retry-After") or "")
             raise RateLimited(
@@ -382,7 +376,7 @@ class Cluster:
                         persist_config=False,
                     )
                 except ConfigException as error:
-                    raise ConfigError(f"{NO_CONFIG} ({_line(str(error))})") from error
+                    raise ConfigError(f"{NO_CONFIG} ({one_line(error)})") from error
             return self._client
 
     def _who(self) -> str:
@@ -409,17 +403,15 @@ def let_go(cluster: Cluster, kind: str, name: str, finalizer: str) -> None:
                 raise
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
-
-
 def _parsed(data: bytes) -> Object:
     if not data:
         return {}
     try:
         said = json.loads(data)
     except ValueError as error:
-        raise Unreachable(f"what answers is no API server: {_line(data[:200].decode('utf-8', 'replace'))}") from error
+        raise Unreachable(
+            f"what answers is no API server: {one_line(data[:200].decode('utf-8', 'replace'))}"
+        ) from error
     if not isinstance(said, dict):
         raise Unreachable("what answers is no API server")
     return said
@@ -427,7 +419,7 @@ def _parsed(data: bytes) -> Object:
 
 def _words(said: Mapping[str, Any]) -> str:
     """What a Status says, in one line."""
-    return _line(str(said.get("message") or ""))
+    return one_line(str(said.get("message") or ""))
 
 
 def labels_of(native_id: str, **more: str) -> str:
@@ -459,7 +451,3 @@ def marks_of(body: Mapping[str, Any]) -> dict[str, str]:
     """Its annotations of ours, without the prefix."""
     found = (body.get("metadata") or {}).get("annotations") or {}
     return {name[len(PREFIX) :]: str(value) for name, value in found.items() if name.startswith(PREFIX)}
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

@@ -303,7 +303,8 @@ class PodChannel(AgentChannel):
         )
 
     def end_workers(self) -> None:
-        workers.end_all(self._cluster, self.native_id, self._account, END_SECONDS, keep=self._keep)
+        self._cluster.require(self._account)
+        workers.end_all(self._cluster, self.native_id, END_SECONDS, keep=self._keep)
 
     def workers(self) -> Mapping[str, Any]:
         return workers.told(self._cluster, self.native_id, self._account, keep=self._keep)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from sweepstack.extensions.kubernetes import gate, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
@@ -44,12 +42,12 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Callable[[s
             f"{cluster} has a claim {name} that is not ours: it has another tag. Nothing was made, and it is left "
             "as it is"
         )
-    found = states.record(cluster, pvc)
+    found = states.record(cluster, pvc, cluster.account())
     if found.phase is Phase.ENDING:
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
-    if found.phase is Phase.CREATING and (asked := pods_asked(request)) and asked != objects.pods_of(pvc):
+    if found.phase is Phase.CREATING and request.pods and request.pods != objects.pods_of(pvc):
         # its image was mended, say
-        cluster.patch("pvc", name, objects.mark(pods=json.dumps(asked, sort_keys=True)))
+        cluster.patch("pvc", name, objects.mark(pods=objects.spelled(request.pods)))
     return made_ready(cluster, found, wait, reach)
 
 
@@ -68,13 +66,13 @@ def made_ready(cluster: Cluster, found: BoxRecord, wait: Wait, reach: Callable[[
         ready = cluster.get("pvc", native_id)
         if ready is None or READY not in marks_of(ready):
             raise Unreachable(f"the claim {native_id} is gone again")
-        return states.record(cluster, ready)
+        return states.record(cluster, ready, found.account)
     except PlatformError as error:
         raise StillCreating(native_id, found.outputs(), [f"{native_id} is not ready: {error}"]) from error
 
 
 def _made(cluster: Cluster, request: BoxRequest, name: str) -> Object:
-    body = objects.claim(request, pods_asked(request), str(request.resources.get(STORAGE) or ""))
+    body = objects.claim(request, str(request.resources.get(STORAGE) or ""))
     request.asked(True)
     try:
         return cluster.create("pvc", body)
@@ -90,14 +88,3 @@ def _made(cluster: Cluster, request: BoxRequest, name: str) -> Object:
     if found is None:
         raise OutcomeUnknown(f"whether the claim {name} was made is not known: it is not there now")
     return found
-
-
-def pods_asked(request: BoxRequest) -> dict[str, Any]:
-    """What a new box's pods are like, until its queue says more: the image, and what its resources have for it."""
-    known = request.resources.get("pods")
-    found: dict[str, Any] = {}
-    if isinstance(known, str) and known:
-        found = json.loads(known)
-    elif isinstance(known, Mapping):
-        found = dict(known)
-    return {**found, **({"image": request.image} if request.image else {})}

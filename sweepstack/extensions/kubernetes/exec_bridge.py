@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.errors import Unreachable, one_line
 
 Facts = dict[str, Any]
 """`host`, `path` (with its query), `headers`, `ca`, `cert`, `key`, `verify`, `server_name`, `proxy`: see `ExecFacts`.
@@ -76,7 +76,7 @@ def connected(facts: Facts) -> tuple[socket.socket, str, bytes]:
     except TimeoutError as error:
         raise Unreachable(f"{at} does not answer within {CONNECT_SECONDS:g} s") from error
     except (OSError, ValueError) as error:
-        raise Unreachable(f"{at} can't be reached: {_line(str(error))}") from error
+        raise Unreachable(f"{at} can't be reached: {one_line(error)}") from error
 
 
 def _opened(proxy: str, host: str, port: int, ends: float) -> socket.socket:
@@ -188,7 +188,7 @@ def _refused(status: int, body: bytes, at: str) -> str:
     text = body.decode("utf-8", "replace")
     with contextlib.suppress(ValueError, AttributeError):
         text = str(json.loads(text).get("message") or text)
-    return f"{at} answers {status}: {_line(text)[:2000] or 'without a word'}"
+    return f"{at} answers {status}: {one_line(text)[:2000] or 'without a word'}"
 
 
 def _left(ends: float) -> float:
@@ -196,10 +196,6 @@ def _left(ends: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
 
 
 # -- frames
@@ -377,7 +373,7 @@ class Bridge:
                 if self._ended_at:
                     data = b""
                 else:
-                    raise Unreachable(f"the connection to the pod broke: {_line(str(error))}") from error
+                    raise Unreachable(f"the connection to the pod broke: {one_line(error)}") from error
             if not data:
                 self._open = False
                 return
@@ -409,7 +405,7 @@ class Bridge:
                 if self._ended_at:
                     self._out.clear()
                     return
-                raise Unreachable(f"the connection to the pod broke: {_line(str(error))}") from error
+                raise Unreachable(f"the connection to the pod broke: {one_line(error)}") from error
 
     def _keep_alive(self) -> None:
         now = time.monotonic()
@@ -498,9 +494,9 @@ class Bridge:
             causes = (said.get("details") or {}).get("causes") or ()
             if said.get("reason") == "NonZeroExitCode":
                 return next(int(one["message"]) for one in causes if one.get("reason") == "ExitCode") & 255
-            raise Unreachable(_line(str(said.get("message") or said))[:2000])
+            raise Unreachable(one_line(str(said.get("message") or said))[:2000])
         except (ValueError, AttributeError, KeyError, TypeError, StopIteration) as error:
-            words = _line(self._status.decode("utf-8", "replace"))
+            words = one_line(self._status.decode("utf-8", "replace"))
             raise Unreachable(f"the API server says how it ended in words of its own: {words[:500]}") from error
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes import pod_template
-from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, marks_of
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Object, marks_of
+from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, deleted
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
-from sweepstack.extensions.kubernetes.pod_template import CONTAINER, ROLE, WORKER, PodRequest
+from sweepstack.extensions.kubernetes.pod_template import CONTAINER, WORKER, PodRequest
 
-HOLD = f"{PREFIX}hold"
 QUEUE = "kueue.x-k8s.io/queue-name"
 CLOSED = "closed"
 """An annotation of ours: the Job was suspended to end its workers, and begins none again."""
@@ -79,7 +79,7 @@ def is_finished(job: Object) -> bool:
     """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed by us."""
     if any(condition(job, kind) for kind in OVER):
         return True
-    return bool(job["metadata"].get("deletionTimestamp")) or CLOSED in marks_of(job)
+    return deleted(job) or CLOSED in marks_of(job)
 
 
 def is_suspended(job: Object) -> bool:

@@ -21,10 +21,8 @@ from sweepstack.extensions.kubernetes.api import (
     Object,
     claim_name,
     labels_of,
+    let_go,
     marks_of,
-)
-from sweepstack.extensions.kubernetes.api import (
-    let_go as take_finalizer,
 )
 from sweepstack.extensions.kubernetes.objects import HOLD
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
@@ -78,7 +76,7 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
     return there, name
 
 
-def let_go(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
+def end(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
     """Ends what was made to read a box: the pod, and the claim, whose volume gets the reclaim policy back that it had.
     Returns what of it is there still, in words. For a destroy; idempotent. Raises Unreachable."""
     where = marks_of(pvc).get(WHERE)
@@ -96,7 +94,7 @@ def let_go(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
             cluster.patch("pv", pv["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": before}})
         there.patch("pvc", name, objects.mark(ending_at=objects.now()))
         there.delete("pvc", name, uid=found["metadata"]["uid"])
-        take_finalizer(there, "pvc", name, HOLD)
+        let_go(there, "pvc", name, HOLD)
     left = [f"pod {pod['metadata']['name']} in {where}" for pod in pods]
     return left + ([f"the claim {name} in {where}"] if there.get("pvc", name) is not None else [])
 

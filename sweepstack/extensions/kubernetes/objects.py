@@ -34,8 +34,8 @@ def name_of(tag: str) -> str:
     return f"k8s-{hashlib.sha256(tag.encode()).hexdigest()[:16]}"
 
 
-def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> Object:
-    """The claim of a new box. `pods`: what its pods are like. `storage_class`: "" for the cluster's default."""
+def claim(request: BoxRequest, storage_class: str) -> Object:
+    """The claim of a new box. `storage_class`: "" for the cluster's default."""
     name = name_of(request.tag)
     bytes_ = parse_size(str(request.resources.get("disk") or DISK)).bytes
     price = "" if request.price_per_hour is None else repr(request.price_per_hour)
@@ -44,7 +44,7 @@ def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> O
         NAME: request.name,
         MADE: now(),
         PRICE: price,
-        PODS: json.dumps(dict(pods), sort_keys=True),
+        PODS: spelled(request.pods),
     }
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],
@@ -68,6 +68,11 @@ def claim(request: BoxRequest, pods: Mapping[str, Any], storage_class: str) -> O
 def mark(**marks: str | None) -> Object:
     """A merge patch that sets annotations of ours; None takes one away."""
     return {"metadata": {"annotations": {f"{PREFIX}{key.replace('_', '-')}": value for key, value in marks.items()}}}
+
+
+def spelled(pods: Mapping[str, Any]) -> str:
+    """What the pods of a box are like, as its claim has it."""
+    return json.dumps(dict(pods), sort_keys=True)
 
 
 def pods_of(pvc: Object) -> dict[str, Any]:

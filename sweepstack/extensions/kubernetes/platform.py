@@ -69,7 +69,7 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
         return self.cluster.account()
 
     def find_by_tag(self, tag: str, account: str = "") -> BoxRecord | None:
-        self.cluster.require(account)
+        here = self.cluster.require(account)
         name = objects.name_of(tag)
         pvc = self.cluster.get("pvc", name)
         if pvc is None:
@@ -77,15 +77,15 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
             return None if found.phase is Phase.GONE else found
         if marks_of(pvc).get(TAG) != tag:
             raise Unreachable(f"the claim {name} in {self.cluster} has another tag: it is not ours, or was changed")
-        return states.record(self.cluster, pvc)
+        return states.record(self.cluster, pvc, here)
 
     def create(self, request: BoxRequest, *, wait: Wait) -> BoxRecord:
         return create.create(self.cluster, request, wait, self._reach)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        self._require(native_id, account)
+        here = self._require(native_id, account)
         pvc = self.cluster.get("pvc", native_id)
-        return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc)
+        return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc, here)
 
     def destroy(self, native_id: str, account: str) -> None:
         self._require(native_id, account)
@@ -96,15 +96,16 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
         power.stop(self.cluster, native_id)
 
     def start(self, native_id: str, account: str, *, wait: Wait) -> BoxRecord:
-        self._require(native_id, account)
-        return power.start(self.cluster, native_id, wait, self._reach)
+        here = self._require(native_id, account)
+        return power.start(self.cluster, native_id, here, wait, self._reach)
 
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         if self._cluster is None:
             return []
         found = self.cluster.list("pvc", f"{MANAGED}={MANAGER},{ROLE}!=kept")
         ours = [pvc for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
-        return sorted((states.record(self.cluster, pvc) for pvc in ours), key=lambda one: one.native_id)
+        here = self.cluster.account()
+        return sorted((states.record(self.cluster, pvc, here) for pvc in ours), key=lambda one: one.native_id)
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
         from sweepstack.extensions.kubernetes import workers
@@ -136,11 +137,11 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
             raise Unreachable(f"the box {native_id} is gone: {self.cluster} has nothing of it")
         return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id))
 
-    def _require(self, native_id: str, account: str) -> None:
-        """Raises RequestRefused for an id that is none of ours, and what `Cluster.require` raises."""
+    def _require(self, native_id: str, account: str) -> str:
+        """See `Cluster.require`. Raises RequestRefused, too, for an id that is none of ours."""
         if not ID.fullmatch(native_id):
             raise RequestRefused(f"{native_id!r} is no id of a box on a cluster")
-        self.cluster.require(account)
+        return self.cluster.require(account)
 
     def _closed(self, native_id: str) -> str:
         """Why nothing may be started on the box now; "" when it may, or when the cluster can't be asked."""

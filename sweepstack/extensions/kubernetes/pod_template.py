@@ -12,19 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, claim_name
+from sweepstack.extensions.kubernetes.objects import HOME, MOUNT, ROLE
 from sweepstack.extensions.kubernetes.onbox import pilot
 from sweepstack.extensions.kubernetes.pod_fields import WHERE, mistakes
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import RequestRefused
 
-MOUNT, HOME = "/sweepstack", "/sweepstack/home"
-ROLE = f"{PREFIX}role"
 READER, WORKER = "reader", "worker"
 SEEN = f"{PREFIX}seen"
 """Our finalizer on workers' pods: it is taken away once the pod's end is on record."""
 CONTAINER = "worker"
 """The name of the one container, of readers, too."""
 USER = 65532
+GRACE_SECONDS = 20.0
+"""For a cell to save, where the job names no `grace`."""
 SEAL_SECONDS = 30
 """Beyond the grace of a cell: for the runner to write down how its cells ended."""
 INDEX_MARK = "batch.kubernetes.io/job-completion-index"
@@ -46,7 +47,7 @@ class PodRequest:
     gpus: int = 0
     gpu_kind: tuple[str, str] = NVIDIA
     gpu_products: tuple[str, ...] = ()
-    grace: float = 20.0
+    grace: float = GRACE_SECONDS
     one_node: bool = False
 
 
@@ -164,16 +165,22 @@ def _affinity(native_id: str, asked: PodRequest, more: Mapping[str, Any]) -> Obj
     found: Object = {name: dict(value) for name, value in more.items()}
     if asked.gpus and asked.gpu_products:
         match = {"key": asked.gpu_kind[1], "operator": "In", "values": list(asked.gpu_products)}
-        node = found.setdefault("nodeAffinity", {})
-        terms = (node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]  # one of them has to hold
-        terms = [{**one, "matchExpressions": [*(one.get("matchExpressions") or []), match]} for one in terms]
-        node[_REQUIRED] = {"nodeSelectorTerms": terms}
+        found = on_nodes(found, "matchExpressions", match)
     if asked.one_node:
         labels = {"matchLabels": {BOX: native_id, ROLE: WORKER}}
         near = found.setdefault("podAffinity", {})
         rule = {"labelSelector": labels, "topologyKey": "kubernetes.io/hostname"}
         near[_REQUIRED] = [*(near.get(_REQUIRED) or []), rule]
     return found
+
+
+def on_nodes(affinity: Mapping[str, Any], kind: str, match: Object) -> Object:
+    """The affinity with one thing more that a node has to meet, in each of its alternatives, of which one has to hold.
+    `kind`: `matchExpressions` or `matchFields`."""
+    before = affinity.get("nodeAffinity") or {}
+    terms = (before.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    terms = [{**one, kind: [*(one.get(kind) or []), match]} for one in terms]
+    return {**affinity, "nodeAffinity": {**before, _REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

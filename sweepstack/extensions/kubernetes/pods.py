@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes.api import Object, marks_of
+from sweepstack.extensions.kubernetes.objects import deleted
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
 
@@ -75,7 +76,7 @@ def _words(pod: Object, events: Sequence[Mapping[str, Any]]) -> str:
         return f"{name} {ending(pod)}"
     if why := waiting(pod, events):
         return f"{name} waits: {why}"
-    if pod["metadata"].get("deletionTimestamp"):
+    if deleted(pod):
         return f"{name} is just ending{_disrupted(status)}"
     node = str((pod.get("spec") or {}).get("nodeName") or "")
     if phase == "Running":

@@ -24,13 +24,13 @@ def stop(cluster: Cluster, native_id: str) -> None:
         return
     cluster.patch("pvc", native_id, objects.mark(power="stopping"))
     try:
-        workers.end_all(cluster, native_id, cluster.account(), END_SECONDS)
+        workers.end_all(cluster, native_id, END_SECONDS)
     except NotYetGone as error:
         raise NotYetStopped(str(error)) from error
     cluster.patch("pvc", native_id, objects.mark(power="stopped"))
 
 
-def start(cluster: Cluster, native_id: str, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
+def start(cluster: Cluster, native_id: str, account: str, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
     """Lets workers be submitted again, which the box's queue does, and blocks until a pod has the box. See
     `CanStop.start`, `create.create`."""
     pvc = _there(cluster, native_id)
@@ -39,7 +39,7 @@ def start(cluster: Cluster, native_id: str, wait: Wait, reach: Callable[[str, Wa
         pvc = _there(cluster, native_id)
     if marks_of(pvc).get(POWER) == "stopped":
         cluster.patch("pvc", native_id, objects.mark(power=None, ready_at=None))
-    return create.made_ready(cluster, states.record(cluster, _there(cluster, native_id)), wait, reach)
+    return create.made_ready(cluster, states.record(cluster, _there(cluster, native_id), account), wait, reach)
 
 
 def destroy(cluster: Cluster, native_id: str) -> None:
@@ -50,7 +50,7 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     if pvc is not None and ENDING not in marks_of(pvc):
         cluster.patch("pvc", native_id, objects.mark(ending_at=objects.now()))
     if pvc is not None or states.left_of(cluster, native_id):
-        workers.end_all(cluster, native_id, cluster.account(), END_SECONDS)
+        workers.end_all(cluster, native_id, END_SECONDS)
         for pod in cluster.list("pod", labels_of(native_id, role="reader")):
             cluster.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=READER_GRACE)
     for job in cluster.list("job", labels_of(native_id)):
@@ -59,7 +59,7 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     while True:
         left = states.left_of(cluster, native_id)
         if pvc is not None:  # the claim goes last: it is what the box is known by
-            left += kept.let_go(cluster, native_id, pvc)
+            left += kept.end(cluster, native_id, pvc)
             if not left:
                 cluster.delete("pvc", native_id, uid=pvc["metadata"]["uid"])
                 let_go(cluster, "pvc", native_id, HOLD)

@@ -21,8 +21,8 @@ from sweepstack.extensions.kubernetes.api import (
     labels_of,
     marks_of,
 )
-from sweepstack.extensions.kubernetes.objects import ENDING, READY
-from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER, PodRequest, template
+from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE
+from sweepstack.extensions.kubernetes.pod_template import READER, WORKER, PodRequest, on_nodes, template
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
@@ -38,7 +38,6 @@ SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
 CPU = 0.05
 SAME = "same"
 """Annotation of a reader: a digest of what it was made of."""
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _LOOP = (
     "trap 'exit 0' TERM; n=0; while [ $n -lt {looks} ]; do sleep {seconds} & wait $!; set -- /proc/[0-9]*; "
     "if [ $# -gt 1 ]; then n=0; else n=$((n+1)); fi; done"
@@ -230,7 +229,8 @@ class _Reader:
         )
         spec = {**made["spec"], "activeDeadlineSeconds": LONGEST_SECONDS}
         if nodes := sorted(_worker_nodes(there)):
-            spec["affinity"] = _on_node(spec.get("affinity") or {}, nodes[0])
+            match = {"key": "metadata.name", "operator": "In", "values": nodes[:1]}
+            spec["affinity"] = on_nodes(spec.get("affinity") or {}, "matchFields", match)
         metadata = {**made["metadata"], "name": self.name}
         marks = {**(metadata.get("annotations") or {}), f"{PREFIX}{SAME}": _digest(spec)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "annotations": marks}, "spec": spec}
@@ -259,15 +259,6 @@ class _Reader:
 
 def _about(event: Object) -> str:
     return str((event.get("involvedObject") or {}).get("uid") or "")
-
-
-def _on_node(affinity: Object, node: str) -> Object:
-    """The affinity with the node added on which the volume is wanted: each of its alternatives asks for that, too."""
-    before = affinity.get("nodeAffinity") or {}
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    terms = (before.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    terms = [{**one, "matchFields": [*(one.get("matchFields") or []), field]} for one in terms]
-    return {**affinity, "nodeAffinity": {**before, _REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 def _digest(spec: Any) -> str:

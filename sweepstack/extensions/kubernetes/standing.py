@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sweepstack.extensions.kubernetes import jobs
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
-from sweepstack.extensions.kubernetes.objects import NAME
+from sweepstack.extensions.kubernetes.objects import NAME, deleted
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
@@ -137,7 +137,7 @@ def judged(
             seen.ended[uid] = pod
         elif state == ends.UNKNOWN:
             seen.lost[uid] = pod
-        elif pod["metadata"].get("deletionTimestamp"):
+        elif deleted(pod):
             seen.leaving[uid] = pod
         else:
             seen.at_work[uid] = pod

@@ -15,15 +15,15 @@ DELETED = (
 )
 
 
-def record(cluster: Cluster, pvc: Object) -> BoxRecord:
-    """The box of this claim. Raises Unreachable."""
+def record(cluster: Cluster, pvc: Object, account: str) -> BoxRecord:
+    """The box of this claim. `account`: the cluster's, as it was just asked for. Raises Unreachable."""
     marks = marks_of(pvc)
     phase, note = _phase(cluster, pvc, marks)
     name = str(pvc["metadata"]["name"])
     return BoxRecord(
         native_id=id_of(pvc),
         tag=marks.get(TAG, ""),
-        account=cluster.account(),
+        account=account,
         phase=phase,
         price_per_hour=_number(marks.get(PRICE, "")),
         created_at=_moment(marks.get(MADE, "")),

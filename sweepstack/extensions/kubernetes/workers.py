@@ -17,7 +17,7 @@ from typing import Any
 from sweepstack.channel import agent_source
 from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, let_go, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROOT
+from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER, ROOT
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS, record_of
 from sweepstack.extensions.kubernetes.pod_template import SEEN
@@ -92,7 +92,7 @@ def top_up(
     many_nodes = "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
     asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
     if asked.pods and asked.pods != objects.pods_of(claim):
-        cluster.patch("pvc", native_id, objects.mark(pods=json.dumps(asked.pods, sort_keys=True)))
+        cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
     command = [python, "-E", "-s", pilot, f"{ROOT}/{box_layout.HOME}", runner]
     notes: list[str] = []
     for _ in range(LOOKS):
@@ -100,7 +100,8 @@ def top_up(
         _keep_ends(cluster, seen, keep)
         _clear(cluster, seen)
         with contextlib.suppress(Exists, Conflict):  # another command was first: look again
-            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command, stopped())
+            ended = stopped() if seen.may_run else {}
+            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command, ended)
             if made:
                 notes.append(made)
             seen = standing.look(cluster, native_id)
@@ -265,18 +266,17 @@ def _clear(cluster: Cluster, seen: Standing) -> None:
             continue
         name, uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
         cluster.delete("job", name, uid=uid, propagation="Background")
-        let_go(cluster, "job", name, jobs.HOLD)
+        let_go(cluster, "job", name, HOLD)
 
 
 # -- ends them
 
 
-def end_all(cluster: Cluster, native_id: str, account: str, seconds: float, keep: Keep | None = None) -> None:
+def end_all(cluster: Cluster, native_id: str, seconds: float, keep: Keep | None = None) -> None:
     """Ends all workers of a box, also those that wait; none begins until `top_up`. Each is told, and has its grace.
     Blocks until it is proved that none is left, `seconds` at most; idempotent. What proves it is kept by the pods
     themselves, or with `keep` on the box; of a box that is being destroyed they are let go. Raises NotYetGone with
     words; Unreachable."""
-    cluster.require(account)
     until, none_since = time.monotonic() + seconds, 0.0
     while True:
         seen = standing.look(cluster, native_id)

@@ -9,14 +9,12 @@ from typing import Any
 from sweepstack.extensions.kubernetes import jobs, pod_template, pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
 from sweepstack.extensions.kubernetes.onbox.ends import bytes_of, is_ready
-from sweepstack.extensions.kubernetes.pod_template import NVIDIA, PodRequest
+from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.onbox.host.offers import same_gpu
 
-GRACE_SECONDS = 20.0
-"""For a cell to save, where the job names no `grace`."""
 NEEDED: tuple[tuple[str, str, str], ...] = (
     *((verb, "pvc", "") for verb in ("get", "list", "create", "patch", "delete")),
     *((verb, "job", "") for verb in ("get", "list", "create", "patch", "delete")),

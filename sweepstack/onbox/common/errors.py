@@ -188,6 +188,6 @@ class Unsure(No):
     """The answer is not known."""
 
 
-def one_line(error: Exception) -> str:
-    """An error's text as one line, for lists of what was tried."""
+def one_line(error: object) -> str:
+    """An error's text, or another one, as one line, for lists of what was tried."""
     return " ".join(str(error).split())

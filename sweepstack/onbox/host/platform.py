@@ -81,12 +81,12 @@ class BoxRequest:
     `offer`: the key that a person chose (`sweepctl place`), tried before all others. `bid`: USD per hour of the whole
     spot box. `env` and `image`: the container's, if there is one. `public_key`: its sshd accepts this key. `rented`:
     the box is on a machine that goes on billing when the box is gone.
-    `places`: tiers that are places of a host → what each place must be; a tier that the box shows is named by its path
-    (`mnt/…`), see `preflight.claim`. `known`: the
-    native id on record for this tag, "" for none: of several boxes this one is adopted. `lease_seconds`: how long after
-    the last look the box stops itself while nothing was launched on it, where its platform `CanStopItself`; None:
-    never. `asked`: called with True
-    before each request that may make a box, and with False once it is proved that it made none; an exception from it
+    `pods`: what the pods are like that read it, where it is a cluster's. `places`: tiers that are places of a host →
+    what each place must be; a tier that the box shows is named by its path (`mnt/…`), see `preflight.claim`.
+    `known`: the native id on record for this tag, "" for none: of several boxes this one is adopted. `lease_seconds`:
+    how long after the last look the box stops itself while nothing was launched on it, where its platform
+    `CanStopItself`; None: never. `asked`: called with True before each request that may make a box, and with False once
+    it is proved that it made none; an exception from it
     ends the create before that request is sent.
     """
 
@@ -101,6 +101,7 @@ class BoxRequest:
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     public_key: str = ""
+    pods: Mapping[str, Any] = field(default_factory=dict)
     rented: bool = False
     places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     known: str = ""

@@ -182,17 +182,17 @@ def _request(
     asking: Asking,
 ) -> BoxRequest:
     most = market.ceiling(op, inputs)
-    pods = {"pods": inputs.pods.model_dump(mode="json", exclude_none=True)} if inputs.pods is not None else {}
     return BoxRequest(
         tag=birth.tag,
         name=inputs.name,
         price_per_hour=inputs.price_per_hour,
         mounts=inputs.mounts,
-        resources={**inputs.resources, **pods},
+        resources=inputs.resources,
         max_price=most,
         offer=inputs.placed.offer if inputs.placed is not None else "",
         bid=inputs.bid,
         image=inputs.image or "",
+        pods=inputs.pods.model_dump(mode="json", exclude_none=True) if inputs.pods is not None else {},
         public_key=public_key() if platform.over_ssh else "",
         rented=inputs.teardown.rented,
         places=places,

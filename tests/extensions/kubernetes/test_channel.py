@@ -17,11 +17,12 @@ from typing import Any, cast
 import pytest
 
 from sweepstack.extensions.kubernetes import channel as pod_channel
-from sweepstack.extensions.kubernetes import objects, reader
+from sweepstack.extensions.kubernetes import objects, pod_template, reader
 from sweepstack.extensions.kubernetes.address import Address
 from sweepstack.extensions.kubernetes.api import BOX, Cluster, ExecFacts, Exists, Object
 from sweepstack.extensions.kubernetes.channel import PodChannel
-from sweepstack.extensions.kubernetes.pod_template import READER, ROLE, WORKER
+from sweepstack.extensions.kubernetes.objects import ROLE
+from sweepstack.extensions.kubernetes.pod_template import READER, WORKER
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
@@ -186,7 +187,7 @@ def test_a_reader_goes_where_a_worker_wants_the_volume(cluster: Pods) -> None:
     assert cluster.ended == [before.uid]
     with pytest.raises(Unreachable):
         pod_for(cluster, 0.1)
-    (term,) = cluster.made[1]["spec"]["affinity"]["nodeAffinity"][reader._REQUIRED]["nodeSelectorTerms"]
+    (term,) = cluster.made[1]["spec"]["affinity"]["nodeAffinity"][pod_template._REQUIRED]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
 
 

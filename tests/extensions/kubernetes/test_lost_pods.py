@@ -124,7 +124,7 @@ def test_a_node_that_is_lost_frees_nothing_until_it_answers_or_a_person_says_tha
         box.until(lambda: "c2" in box.sealed() or (box.top_up(pods=pods) and False))
         assert not box.sealed() & held  # which run still, on the other side
         with pytest.raises(NotYetGone, match="does not answer"):
-            workers.end_all(box.cluster, box.native_id, box.cluster.account(), 1.0)
+            workers.end_all(box.cluster, box.native_id, 1.0)
     finally:
         lost.heal()
     lost.await_ready()
@@ -170,9 +170,9 @@ def test_a_job_that_is_deleted_by_hand_loses_nothing(lay: Callable[[], Laid], ho
     box.release("c0", "c1")
     box.until(lambda: box.sealed() == {"c0", "c1"} or (box.top_up() and False))
     box.must_be_well()
-    workers.end_all(box.cluster, box.native_id, box.cluster.account(), 60.0)
+    workers.end_all(box.cluster, box.native_id, 60.0)
     box.cluster.patch("pvc", box.native_id, {"metadata": {"annotations": {f"{PREFIX}ending-at": "now"}}})
-    workers.end_all(box.cluster, box.native_id, box.cluster.account(), 60.0)
+    workers.end_all(box.cluster, box.native_id, 60.0)
     for job in box.cluster.list("job", f"{PREFIX}box={box.native_id}"):
         box.cluster.delete("job", job["metadata"]["name"], propagation="Background")
         box.cluster.patch("job", job["metadata"]["name"], {"metadata": {"finalizers": None}})

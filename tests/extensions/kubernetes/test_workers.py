@@ -288,7 +288,7 @@ def test_finished_jobs_are_cleared_but_the_last_one_and_none_whose_pods_may_run(
 
 
 def end_all(store: Store, seconds: float = 5.0) -> None:
-    workers.end_all(store, BOX, "a", seconds)  # type: ignore[arg-type]
+    workers.end_all(store, BOX, seconds)  # type: ignore[arg-type]
 
 
 def test_the_end_is_proved_by_the_nodes_and_no_pod_begins_after_it(
