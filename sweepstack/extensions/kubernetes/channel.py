@@ -40,6 +40,8 @@ from sweepstack.onbox.visit.shell import interrupts_for_command
 
 PYTHON = "python3"
 END_SECONDS = 150.0
+ENDS_SECONDS = 60.0
+"""For a look at the journal's ends of workers."""
 """For so long an end of workers is waited for; then the caller asks again."""
 LOOK_SECONDS = 10.0
 """So often it is asked, while a reader is used, whether a worker runs now."""
@@ -300,7 +302,13 @@ class PodChannel(AgentChannel):
             self.absolute(f"{self._ship()}/pilot.py"),
             runner,
             keep=self._keep,
+            stopped=self._stopped,
         )
+
+    def _stopped(self) -> Mapping[str, str]:
+        """The workers whose ends the journal has, and why: see `workers.top_up`."""
+        argv = [self.python, "-c", workers.ENDS, self.absolute(box_layout.JOURNAL)]
+        return workers.ends_in(self.run(argv, timeout=ENDS_SECONDS).stdout)
 
     def end_workers(self) -> None:
         self._cluster.require(self._account)

@@ -326,6 +326,20 @@ def test_a_cut_between_calls_is_not_noticed(channel: PodChannel, server: ExecSer
     assert channel.read("data/lines") == b"line\n"
 
 
+def test_workers_that_have_written_their_end_are_told_to_those_that_bring_more(
+    channel: PodChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster shows their pods as running for a moment yet, and they read no line that comes now."""
+    channel.prepare()
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(pod_channel.workers, "top_up", lambda *_, **more: given.update(more) or "")
+    channel.top_up("runner/runner.py", {}, 1)
+    assert given["stopped"]() == {}, "there is no journal yet"
+    ended, goes_on = '"event":"runner-stopped","worker":"u.0","why":"drained"', '"event":"cell-started","worker":"v.0"'
+    channel.write(box_layout.JOURNAL, f"{{{ended}}}\n{{{goes_on}}}\n".encode())
+    assert given["stopped"]() == {"u.0": "drained"}
+
+
 def test_a_missing_right_is_named(channel: PodChannel, server: ExecServer) -> None:
     server.refuses = (403, 'pods "p" is forbidden: User "ann" cannot get resource "pods/exec" in API group ""')
     with pytest.raises(NotAuthorized, match=r"cannot get resource \"pods/exec\".*verbs get and create of pods/exec"):
