@@ -15,7 +15,8 @@ from sweepstack.extensions.kubernetes import power
 from sweepstack.extensions.kubernetes.api import claim_name, id_of
 from sweepstack.onbox.host.platform import BoxRequest, Platform
 from sweepstack.platforms.registry import load_platform
-from tests.conformance.harness import FAULTS, created_at_once
+from tests.conformance import rental_harness
+from tests.conformance.harness import FAULTS, WIRE, created_at_once
 from tests.simulators.kubernetes import IMAGE, STORAGE_CLASS
 from tests.simulators.kubernetes.admin import Refused
 from tests.simulators.kubernetes.enclosure import until
@@ -29,18 +30,8 @@ LINGERS = "tests.example/lingers"
 NONSENSE = "transcended"
 END_SECONDS, LINGER_SECONDS = 4.0, 1.5
 TIMEOUT = "30"
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "too_many": ("too_many", {}),
-    "too_many_retry_after": ("too_many", {"retry_after": 1}),
-    "error_before": ("error_before", {"status": 503}),
-    "error_after": ("error_after", {"status": 500}),
-    "lost_request": ("lost_request", {"reset": True}),
-    "lost_answer": ("lost_answer", {}),
-    "hang_before": ("hang_before", {}),
-    "hang_after": ("hang_after", {}),
-    "truncated": ("truncated", {}),
-    "html": ("html_before", {"status": 502}),
-    "html_ok": ("html_ok", {}),
+KINDS: rental_harness.Kinds = {
+    **{name: rental_harness.KINDS[name] for name in sorted(WIRE | {"error_after", "lost_answer"})},
     "no_key": (REVOKED, {}),
 }
 """What the proxy plays: fault → its kind there, with parameters."""

@@ -17,7 +17,7 @@ import pytest
 
 from tests.engine.commands import assert_failed, assert_refused, ok
 from tests.extensions.nodes.nodes import TRAIN, WEIGHT
-from tests.extensions.slurm.world import overlapping_claims
+from tests.extensions.shared_queue import overlapping_claims
 from tests.rented.slurm_stack import SlurmStack
 from tests.rented.test_cluster import SAME
 from tests.simulators.slurm_cluster import SHARED

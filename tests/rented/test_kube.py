@@ -53,12 +53,7 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
     stack.release()
 
     ok(stack.sweepctl("wait", "done", timeout=300))
-    ok(stack.sweepctl("pull", timeout=180))
-    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
-    assert (verify["verified"], verify["total"]) == (5, 5)
-    ok(stack.sweepctl("approve", verify["receipt"], timeout=120))
-    ok(stack.up(timeout=180))
-    ok(stack.destroy(timeout=180))
+    _is_verified_and_ends(stack, cells=5)
     assert stack.boxes_there() == []
     assert stack.cluster.admin.list(PODS) == []
     assert stack.cluster.admin.list(JOBS) == []
@@ -90,12 +85,7 @@ def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, wha
     for pod in admin.list(PODS):
         admin.delete(f"{PODS}/{pod['metadata']['name']}")
     assert_refused(stack.destroy(timeout=180))
-    ok(stack.sweepctl("pull", timeout=180))
-    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
-    assert (verify["verified"], verify["total"]) == (4, 4)
-    ok(stack.sweepctl("approve", verify["receipt"], timeout=120))
-    ok(stack.up(timeout=180))
-    ok(stack.destroy(timeout=180))
+    _is_verified_and_ends(stack, cells=4)
     until(lambda: not admin.list(CLAIMS), "the end of the claim", told=stack.cluster.told)
 
 
@@ -139,6 +129,15 @@ def test_a_person_says_that_a_node_is_off_and_its_cell_goes_on(tmp_path: Path) -
             assert stack.boxes_there() == []
         finally:
             stack.close()
+
+
+def _is_verified_and_ends(stack: KubeStack, *, cells: int) -> None:
+    ok(stack.sweepctl("pull", timeout=180))
+    verify = ok(stack.sweepctl("verify", "--json", timeout=180)).json()
+    assert (verify["verified"], verify["total"]) == (cells, cells)
+    ok(stack.sweepctl("approve", verify["receipt"], timeout=120))
+    ok(stack.up(timeout=180))
+    ok(stack.destroy(timeout=180))
 
 
 def _journal(stack: KubeStack) -> list[dict[str, Any]]:

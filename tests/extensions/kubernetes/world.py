@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from sweepstack.core.journal import parse_journal
-from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs, VolumeState
+from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs
 from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.platform import KubernetesPlatform
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone
 from sweepstack.platforms.registry import load_platform
-from tests.extensions.slurm.world import overlapping_claims
+from tests.extensions.shared_queue import SharedQueueSweep
 from tests.simulators.kubernetes import IMAGE, STORAGE_CLASS, KubernetesCluster
 from tests.simulators.kubernetes.enclosure import until
-from tests.unit.provider.support import BOX, QUEUE, Sweep, approval_for, approved
+from tests.unit.provider.support import BOX, QUEUE, approval_for, approved
 
 SECONDS = 150.0
 """A deadline, for a machine that has much else to do."""
@@ -41,12 +37,11 @@ printf '{{"word": "%s"}}' "$word" > "$out/result.json"
 """
 """The job: it notes each start, whether it found a checkpoint, and when it is not the only process that trains its
 cell. Its volume is one file system of this machine's kernel, whichever node a pod is on."""
-TEARDOWN = {"verb": "destroy", "kills": ("scratch", "data", "durable"), "keeps": ()}
 MOST_COMMANDS = 3
 """From a fault to nothing."""
 
 
-class KubeSweep(Sweep):
+class KubeSweep(SharedQueueSweep):
     """As `Sweep`; its boxes lie in a namespace of its own of `cluster`, whose one volume is `here`. `volume`: False for
     none. `job`: inputs of the job; `scheduler`: what its workers ask for."""
 
@@ -64,7 +59,6 @@ class KubeSweep(Sweep):
         self.control.mkdir(parents=True)
         self.control.chmod(0o777)
         (self.project / "job" / "train.sh").write_text(TRAIN)
-        self.boxes: list[BoxState] = []
 
     # what differs from a sweep on this machine
 
@@ -80,33 +74,13 @@ class KubeSweep(Sweep):
     def root(self, box: BoxState) -> Path:
         return self.here / "box"
 
-    def keep(self) -> None:
-        """Nothing outlives the boxes: the durable tier is a part of each."""
-
-    def made_volume(self) -> VolumeState:
-        raise AssertionError("a sweep in a cluster has no volume")
-
-    def mounts(self) -> dict[str, str]:
-        return {}
-
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
         resources = {"disk": "1GB", "storage_class": STORAGE_CLASS}
-        own = {"teardown": TEARDOWN, "price_per_hour": 0, "resources": resources, "pods": self.scheduler["pods"]}
-        return super().box_inputs(name, **(own | changes))
-
-    def box(self, name: str = "box-0", *, timeout: float = 0, **changes: Any) -> BoxState:
-        self.boxes.append(super().box(name, timeout=timeout, **changes))
-        return self.boxes[-1]
-
-    def on_box(self, box: BoxState) -> dict[str, Any]:
-        return super().on_box(box) | {"adapter": box.adapter, "teardown": box.teardown}
+        return super().box_inputs(name, **({"resources": resources, "pods": self.scheduler["pods"]} | changes))
 
     def queue_inputs(self, box: BoxState, *cells: str, **changes: Any) -> QueueInputs:
         job = {"run": "sh train.sh {word} {out} {checkpoints}", "grace_seconds": 2.0, "scheduler": self.scheduler}
         return super().queue_inputs(box, *cells, **(changes | {"job": job | self.job | changes.get("job", {})}))
-
-    def channel(self, box: BoxState) -> Any:
-        return self.platform.channel(box.native_id, box.account)
 
     # what is in the cluster
 
@@ -134,28 +108,7 @@ class KubeSweep(Sweep):
         uid = self.worker_of(box, cell).removesuffix(".0")
         return next(pod for pod in self.pods() if pod["metadata"]["uid"] == uid)
 
-    def worker_of(self, box: BoxState, cell: str) -> str:
-        return str([one["worker"] for one in self.events(box, "cell-started") if one["cell"] == cell][-1])
-
     # what is on the box
-
-    def journal(self, box: BoxState) -> list[Mapping[str, Any]]:
-        """The whole lines; fails where the chain is broken."""
-        path = self.root(box) / box_layout.JOURNAL
-        data = path.read_bytes() if path.exists() else b""
-        data = data[: data.rfind(b"\n") + 1]
-        parse_journal(data)
-        return [json.loads(line) for line in data.splitlines()]
-
-    def events(self, box: BoxState, event: str) -> list[Mapping[str, Any]]:
-        return [entry for entry in self.journal(box) if entry["event"] == event]
-
-    def sealed(self, box: BoxState) -> set[str]:
-        return {entry["cell"] for event in ("cell-sealed", "cell-found-sealed") for entry in self.events(box, event)}
-
-    def starts(self) -> Counter[str]:
-        """How often each cell began."""
-        return Counter(line.split()[0] for line in self.started())
 
     def noted(self, what: str) -> list[str]:
         """Cells that were told to end (`told`), or found a checkpoint (`resumed`)."""
@@ -175,13 +128,6 @@ class KubeSweep(Sweep):
     def until_sealed(self, box: BoxState, *cells: str) -> None:
         wanted = set(cells or self.roster)
         self.until(lambda: wanted <= self.sealed(box), f"seals of {wanted}")
-
-    def assert_honest(self, box: BoxState) -> None:
-        """Whatever happened: no cell ran twice at once, none was sealed twice, none is lost."""
-        assert not self.noted("overlap"), f"{self.noted('overlap')}{self.picture()}"
-        seals = Counter(entry["cell"] for entry in self.journal(box) if entry["event"] == "cell-sealed")
-        assert all(count == 1 for count in seals.values()), seals
-        assert not (held_twice := overlapping_claims(self.journal(box))), held_twice
 
     def picture(self) -> str:
         """What is there, for a failure's message."""
