@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError
 
@@ -43,15 +44,15 @@ class Address:
 def completed(address: Address) -> Address:
     """The address with what the kubeconfig of this machine adds. Reads that file; sends nothing. Raises ConfigError
     where there is none, or it has no such context."""
-    if address.whole:
-        return address
     contexts, current = _contexts()
     name = address.context or str((current or {}).get("name", ""))
     found = next((one for one in contexts if one.get("name") == name), None)
     if not name or found is None:
-        known = ", ".join(str(one.get("name")) for one in contexts) or "none"
+        known = [str(one.get("name")) for one in contexts]
         asked = f"no context {name}" if name else "no current context"
-        raise ConfigError(f"the kubeconfig has {asked}; it has: {known}. Write overrides.kubernetes.context")
+        near = did_you_mean(name, known) or "."
+        there = ", ".join(known) or "none"
+        raise ConfigError(f"the kubeconfig has {asked} (it has: {there}){near} Write overrides.kubernetes.context")
     return Address(address.namespace or str(found.get("context", {}).get("namespace") or "default"), name)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -65,6 +65,10 @@ Objects = list[Object]
 
 class Exists(RequestRefused):
     """An object of this name is there already: nothing was made."""
+
+
+class NoNamespace(Unreachable):
+    """The cluster has no such namespace: nothing is known of what may lie in another cluster's."""
 
 
 class OverQuota(RequestRefused, NoCapacity):
@@ -131,7 +135,7 @@ class Cluster:
         if found is None and self._ends:
             return self._ends
         if found is None:
-            raise Unreachable(
+            raise NoNamespace(
                 f"the cluster {self.address.context} has no namespace {self.namespace}: make it (kubectl create "
                 f"namespace {self.namespace}), or write another overrides.kubernetes.namespace"
             )
@@ -203,7 +207,7 @@ class Cluster:
             if not uid:
                 raise
 
-    def may(self, verb: str, kind: str, *, subresource: str = "", name: str = "") -> bool:
+    def may(self, verb: str, kind: str, *, subresource: str = "") -> bool:
         """Whether this user may do that here, as the server says. Reads only."""
         group, resource, inside = _OF[kind]
         attributes = {
@@ -211,7 +215,6 @@ class Cluster:
             "group": group.split("/")[2] if group.startswith("/apis/") else "",
             "resource": resource,
             "subresource": subresource,
-            "name": name,
             **({"namespace": self.namespace} if inside else {}),
         }
         if kind == "namespace":  # a Role in a namespace may give the right to that one itself
@@ -383,24 +386,31 @@ class Cluster:
         return f"the cluster {self.address.context}"
 
 
-def let_go(cluster: Cluster, kind: str, name: str, finalizer: str) -> None:
-    """Takes this finalizer from an object, which others may be changing. Idempotent. Raises Conflict where they never
-    stop."""
+def change(cluster: Cluster, kind: str, name: str, patch_of: Callable[[Object], Object | None]) -> Object | None:
+    """Patches an object that others may be changing, and returns it; None where it is gone. `patch_of`: the patch for
+    it as it is now; None where it needs none. Idempotent if that is. Raises Conflict where others never stop."""
     for last in (False, False, False, False, True):
         body = cluster.get(kind, name)
-        metadata = body["metadata"] if body is not None else {}
-        found = list(metadata.get("finalizers") or ())
-        if finalizer not in found:
-            return
-        left = [one for one in found if one != finalizer] or None
+        if body is None or (patch := patch_of(body)) is None:
+            return body
+        version = {"resourceVersion": body["metadata"]["resourceVersion"]}
         try:
-            cluster.patch(
-                kind, name, {"metadata": {"finalizers": left, "resourceVersion": metadata["resourceVersion"]}}
-            )
-            return
+            return cluster.patch(kind, name, {**patch, "metadata": {**patch.get("metadata", {}), **version}})
         except Conflict:
             if last:
                 raise
+    raise AssertionError("unreachable")
+
+
+def let_go(cluster: Cluster, kind: str, name: str, finalizer: str) -> None:
+    """Takes this finalizer from an object. Idempotent. Raises what `change` raises."""
+
+    def without(body: Object) -> Object | None:
+        found = body["metadata"].get("finalizers") or ()
+        left = [one for one in found if one != finalizer]
+        return {"metadata": {"finalizers": left or None}} if finalizer in found else None
+
+    change(cluster, kind, name, without)
 
 
 def _parsed(data: bytes) -> Object:

@@ -16,9 +16,9 @@ from sweepstack.extensions.kubernetes.api import (
     MANAGER,
     PREFIX,
     Cluster,
-    Conflict,
     Exists,
     Object,
+    change,
     claim_name,
     labels_of,
     let_go,
@@ -119,25 +119,20 @@ def _namespace(there: Cluster) -> None:
 def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Object:
     """Keeps the volume whatever becomes of its claim, and reserves it for the new one; returns it. Several commands may
     do this at once: to reserve it again would take it from the claim that has it by then, which is lost by that."""
-    for last in (False, False, False, False, True):
-        pv = cluster.get("pv", volume)
-        if pv is None:
-            raise Unreachable(f"the volume {volume} of the claim that was deleted is gone")
+
+    def reserved(pv: Object) -> Object | None:
         has = pv["spec"].get("claimRef") or {}
         if (has.get("namespace"), has.get("name")) == (namespace, name):
-            return pv
-        patch = objects.mark(
-            reclaim=marks_of(pv).get(RECLAIM) or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "Retain")
-        )
-        patch["metadata"]["resourceVersion"] = pv["metadata"]["resourceVersion"]
-        reserved = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
-        patch["spec"] = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": reserved}
-        try:
-            cluster.patch("pv", volume, patch)
-        except Conflict:
-            if last:
-                raise
-    raise Unreachable(f"the volume {volume} is changed all the time by others: the same command again")
+            return None
+        was = marks_of(pv).get(RECLAIM) or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "Retain")
+        claim = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
+        spec = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": claim}
+        return {**objects.mark(reclaim=was), "spec": spec}
+
+    pv = change(cluster, "pv", volume, reserved)
+    if pv is None:
+        raise Unreachable(f"the volume {volume} of the claim that was deleted is gone")
+    return pv
 
 
 def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Object) -> None:

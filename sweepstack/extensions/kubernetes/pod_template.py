@@ -29,7 +29,7 @@ GRACE_SECONDS = 20.0
 SEAL_SECONDS = 30
 """Beyond the grace of a cell: for the runner to write down how its cells ended."""
 INDEX_MARK = "batch.kubernetes.io/job-completion-index"
-NVIDIA, AMD = ("nvidia.com/gpu", "nvidia.com/gpu.product"), ("amd.com/gpu", "amd.com/gpu.product-name")
+NVIDIA = ("nvidia.com/gpu", "nvidia.com/gpu.product")
 """Of GPUs: the resource, and the label of a node that names its cards."""
 IMAGE = "python:3.12-slim"
 """Where a stack names none."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes import jobs, pod_template, pods
-from sweepstack.extensions.kubernetes.api import Cluster, Object
+from sweepstack.extensions.kubernetes.api import Cluster, NoNamespace, Object
 from sweepstack.extensions.kubernetes.onbox.ends import bytes_of, is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
@@ -98,6 +98,10 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
         return lacks
     if lacks := _rights(cluster):
         return lacks
+    try:
+        cluster.account()
+    except NoNamespace as error:
+        return [str(error)]
     nodes = nodes_of(cluster)
     found = list(_names(cluster, asked.pods))
     if nodes is not None and "nodeSelector" not in str(asked.pods.get("pod") or ""):

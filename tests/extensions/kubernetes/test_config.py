@@ -12,6 +12,7 @@ from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import JobInput
 from sweepstack.extensions.kubernetes import pod_fields
+from sweepstack.extensions.kubernetes.platform import spelled
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
@@ -226,3 +227,31 @@ def test_gpu_hours_are_counted_as_on_other_clusters(tmp_path: Path) -> None:
     text = with_keys("price_per_gpu_hour: 1.5, gpu_hours: 100", **{"disk: 20GB": "gpu: {name: A100, count: 4}"})
     said = "\n".join(planned(tmp_path, text).checked)
     assert "its workers hold 8 GPUs while all run: 8 GPU-hours an hour ($12.00)" in said
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    context = {"name": "lab", "context": {"cluster": "c", "user": "u", "namespace": "ml"}}
+    known = {"clusters": [{"name": "c", "cluster": {}}], "users": [{"name": "u", "user": {}}]}
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({**known, "contexts": [context], "current-context": "lab"}))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+def test_what_a_stack_leaves_out_is_the_kubeconfigs(kubeconfig: Path) -> None:
+    assert [spelled(text) for text in ("/", "other/", "/lab")] == ["ml/lab", "other/lab", "ml/lab"]
+
+
+def test_a_context_that_is_not_there_is_refused_with_those_that_are(kubeconfig: Path) -> None:
+    """Before anything is made, also where the stack names both."""
+    with pytest.raises(ConfigError, match=r'no context labb \(it has: lab\); did you mean "lab"\? Write'):
+        spelled("ml/labb")
+    kubeconfig.unlink()
+    with pytest.raises(ConfigError, match="KUBECONFIG names the file"):
+        spelled("ml/lab")
+
+
+def test_a_box_of_a_cluster_that_this_machine_calls_otherwise_keeps_its_address(kubeconfig: Path) -> None:
+    assert spelled("ml/theirs", "ml/theirs") == "ml/theirs"
+    assert spelled("/", "ml/theirs") == "ml/theirs"
