@@ -167,7 +167,8 @@ def test_what_the_pods_are_like_goes_to_the_adapter_and_replaces_no_box(
     inputs = sweep.box_inputs(resources={"disk": "20GB"}, pods={"image": "me/train:1", "tolerations": [{"key": "a"}]})
     with pytest.raises(RequestRefused):
         BOX.create(sweep.op("Box"), inputs)
-    assert seen[0].resources == {"disk": "20GB", "pods": {"image": "me/train:1", "tolerations": [{"key": "a"}]}}
+    assert seen[0].resources == {"disk": "20GB"}
+    assert seen[0].pods == {"image": "me/train:1", "tolerations": [{"key": "a"}]}
     assert inputs.resources == {"disk": "20GB"}
 
 
