@@ -1,7 +1,7 @@
 """Runs one command in a pod, as `ssh` does on a host: its stdin, stdout and stderr are ours.
 
-A program of its own, which imports next to nothing but the standard library, so that it starts at once. What it needs
-is read from a descriptor that its only argument names, as JSON (`Facts`): a token in an argument could be read by all.
+A program of its own, which imports next to nothing, so that it starts at once. What it needs is read from a descriptor
+that its only argument names, as JSON (`Facts`): a token in an argument could be read by all.
 It speaks to the API server's `exec` by websocket (`v5.channel.k8s.io`; `v4` on servers before 1.30, which can't be told
 that the input has ended). One thread, bounded memory: what is not taken on one side is not read on the other.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import select
@@ -25,9 +24,16 @@ import struct
 import termios
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.protocol import Event
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
 
 from sweepstack.onbox.common.errors import Unreachable, one_line
 
@@ -40,7 +46,7 @@ for stderr."""
 LOST, CUT = 255, 141
 """Exit codes: the connection is lost; what reads our stdout is gone."""
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+V5, V4 = Subprotocol("v5.channel.k8s.io"), Subprotocol("v4.channel.k8s.io")
 CONNECT_SECONDS = 30.0
 """For all of it: the connection, TLS and the server's answer."""
 PING_SECONDS, DEAD_SECONDS = 10.0, 30.0
@@ -48,31 +54,30 @@ PING_SECONDS, DEAD_SECONDS = 10.0, 30.0
 LAST_SECONDS = 5.0
 """From the command's end to the connection's."""
 CHUNK, HIGH = 1 << 15, 1 << 20
-MOST_WORDS, MOST_HEAD = 1 << 16, 1 << 16
+MOST_WORDS, MOST_FRAME = 1 << 16, 1 << 24
 PIPE_BUF = 4096
 """So much can be written without blocking to a pipe that has room."""
-ACCEPTED = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-TEXT, BINARY, BYE, PING, PONG = 1, 2, 8, 9, 10
 
 
 # -- the connection
 
 
-def connected(facts: Facts) -> tuple[socket.socket, str, bytes]:
-    """A websocket to the server: the connection, its subprotocol, and what came already. Raises Unreachable within
+def connected(facts: Facts) -> tuple[socket.socket, ClientProtocol, list[Event]]:
+    """A websocket to the server: the connection, its protocol, and what came already. Raises Unreachable within
     `CONNECT_SECONDS`."""
     ends = time.monotonic() + CONNECT_SECONDS
     where = urlsplit(facts["host"] if "//" in facts["host"] else f"https://{facts['host']}")
     host, secure = where.hostname or "", where.scheme != "http"
     port = where.port or (443 if secure else 80)
     at = f"the API server at {host}:{port}"
+    target = f"{'wss' if secure else 'ws'}://{where.netloc.rpartition('@')[2]}{where.path.rstrip('/')}{facts['path']}"
     try:
         connection = _opened(facts.get("proxy") or "", host, port, ends)
         if secure:
             name = facts.get("server_name") or host
             connection.settimeout(_left(ends))
             connection = _context(facts).wrap_socket(connection, server_hostname=name)
-        return (connection, *_upgraded(connection, facts, where.netloc.rpartition("@")[2], where.path, at, ends))
+        return (connection, *_upgraded(connection, target, facts.get("headers", {}), at, ends))
     except TimeoutError as error:
         raise Unreachable(f"{at} does not answer within {CONNECT_SECONDS:g} s") from error
     except (OSError, ValueError) as error:
@@ -82,25 +87,21 @@ def connected(facts: Facts) -> tuple[socket.socket, str, bytes]:
 def _opened(proxy: str, host: str, port: int, ends: float) -> socket.socket:
     """Connected to the host, through an HTTP proxy where there is one."""
     if not proxy:
-        return _plain(host, port, ends)
-    by = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    if by.scheme != "http":
-        raise Unreachable(f"a proxy of the kind {by.scheme} can't be used for a stream to a pod: an http:// one can")
-    connection = _plain(by.hostname or "", by.port or 80, ends)
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
-    if by.username is not None:
-        known = f"{unquote(by.username)}:{unquote(by.password or '')}".encode()
-        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(known).decode('ascii')}")
-    connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    status, _, _ = _answered(connection, ends, exact=True)
-    if status != 200:
-        raise Unreachable(f"the proxy {by.hostname} answers {status} to a connection to {target}")
-    return connection
+        connection = socket.create_connection((host, port), timeout=_left(ends))
+    else:
+        from http.client import HTTPConnection
 
-
-def _plain(host: str, port: int, ends: float) -> socket.socket:
-    connection = socket.create_connection((host, port), timeout=_left(ends))
+        by = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+        if by.scheme != "http":
+            raise Unreachable(
+                f"a proxy of the kind {by.scheme} can't be used for a stream to a pod: an http:// one can"
+            )
+        known = f"{unquote(by.username or '')}:{unquote(by.password or '')}".encode()
+        header = f"Basic {base64.b64encode(known).decode('ascii')}"
+        through = HTTPConnection(by.hostname or "", by.port or 80, timeout=_left(ends))
+        through.set_tunnel(host, port, {"Proxy-Authorization": header} if by.username is not None else {})
+        through.connect()
+        connection = through.sock
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPALIVE", 10), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
@@ -121,67 +122,32 @@ def _context(facts: Facts) -> ssl.SSLContext:
     return context
 
 
-def _upgraded(connection: socket.socket, facts: Facts, host: str, base: str, at: str, ends: float) -> tuple[str, bytes]:
-    nonce = base64.b64encode(os.urandom(16)).decode("ascii")
-    headers = {
-        "Host": host,
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Sec-WebSocket-Key": nonce,
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Protocol": f"{V5}, {V4}",
-        **facts.get("headers", {}),
-    }
-    lines = [
-        f"GET {base.rstrip('/')}{facts['path']} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in headers.items()),
-    ]
-    if any("\r" in line or "\n" in line for line in lines):
+def _upgraded(
+    connection: socket.socket, target: str, headers: dict[str, str], at: str, ends: float
+) -> tuple[ClientProtocol, list[Event]]:
+    """Asks for a websocket, and follows no redirect: the token is for this server."""
+    if any("\r" in text or "\n" in text for text in headers.values()):
         raise Unreachable("a header for the API server has a line break in it: is the token's file right?")
+    protocol = ClientProtocol(parse_uri(target), subprotocols=[V5, V4], max_size=MOST_FRAME)
+    request = protocol.connect()
+    request.headers.update(headers)
+    protocol.send_request(request)
     connection.settimeout(_left(ends))
-    connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    status, said, rest = _answered(connection, ends)
-    if status != 101:
-        raise Unreachable(_refused(status, _body(connection, said, rest, ends), at))
-    proof = base64.b64encode(hashlib.sha1((nonce + ACCEPTED).encode("ascii")).digest()).decode("ascii")
-    protocol = said.get("sec-websocket-protocol", "")
-    if said.get("sec-websocket-accept") != proof or protocol not in (V5, V4):
-        raise Unreachable(f"{at} answers as none would that runs commands in pods: is a proxy on the way?")
-    return protocol, rest
-
-
-def _answered(connection: socket.socket, ends: float, *, exact: bool = False) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers, and what came after them. `exact`: nothing after them is taken from the connection."""
-    data = b""
-    while b"\r\n\r\n" not in data:
+    connection.sendall(b"".join(protocol.data_to_send()))
+    events: list[Event] = []
+    while not events and protocol.handshake_exc is None:
         connection.settimeout(_left(ends))
-        more = connection.recv(1 if exact else 1 << 14)
-        if not more or len(data) > MOST_HEAD:
-            raise Unreachable(
-                "the connection ended before an answer came" if not more else "what answers is no API server"
-            )
-        data += more
-    head, _, rest = data.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdecimal():
-        raise Unreachable("what answers is no API server")
-    pairs = (line.partition(":") for line in lines)
-    return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}, rest
-
-
-def _body(connection: socket.socket, headers: dict[str, str], begun: bytes, ends: float) -> bytes:
-    length = headers.get("content-length", "")
-    most = min(int(length), MOST_WORDS) if length.isdecimal() else MOST_WORDS
-    with contextlib.suppress(OSError, Unreachable):
-        ends = min(ends, time.monotonic() + LAST_SECONDS)
-        while len(begun) < most:
-            connection.settimeout(_left(ends))
-            more = connection.recv(most - len(begun))
-            if not more:
-                break
-            begun += more
-    return begun
+        data = connection.recv(1 << 14)
+        protocol.receive_data(data) if data else protocol.receive_eof()
+        events = protocol.events_received()
+    if isinstance(protocol.handshake_exc, InvalidStatus):
+        answer = protocol.handshake_exc.response
+        raise Unreachable(_refused(answer.status_code, bytes(answer.body or b""), at))
+    if isinstance(protocol.handshake_exc, InvalidMessage):
+        raise Unreachable(f"{at} gives no answer that a server of HTTP would: {one_line(protocol.handshake_exc)}")
+    if protocol.handshake_exc is not None or protocol.subprotocol is None:
+        raise Unreachable(f"{at} answers as none would that runs commands in pods: is a proxy on the way?")
+    return protocol, events[1:]
 
 
 def _refused(status: int, body: bytes, at: str) -> str:
@@ -198,97 +164,23 @@ def _left(ends: float) -> float:
     return left
 
 
-# -- frames
-
-
-def framed(opcode: int, *parts: bytes) -> bytes:
-    """One whole message, masked, as a client has to."""
-    data = b"".join(parts)
-    size, mask = len(data), os.urandom(4)
-    if size < 126:
-        head = struct.pack(">BB", 0x80 | opcode, 0x80 | size)
-    elif size < 1 << 16:
-        head = struct.pack(">BBH", 0x80 | opcode, 0x80 | 126, size)
-    else:
-        head = struct.pack(">BBQ", 0x80 | opcode, 0x80 | 127, size)
-    key = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
-    return head + mask + (int.from_bytes(data, "big") ^ key).to_bytes(size, "big")
-
-
-class Frames:
-    """Takes the server's messages apart, however they are cut. A message's first byte is its channel."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._left, self._final, self._inside = 0, True, False
-        self._channel: int | None = None
-        """Of the message that is under way; `_inside`: there is one."""
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """(opcode, channel, bytes): BINARY pieces as they come, control frames whole. Raises Unreachable."""
-        self._buffer += data
-        while True:
-            if self._left:
-                if not self._buffer:
-                    return
-                piece = bytes(self._buffer[: self._left])
-                del self._buffer[: len(piece)]
-                self._left -= len(piece)
-                if self._channel is None:
-                    self._channel, piece = piece[0], piece[1:]
-                if piece:
-                    yield BINARY, self._channel, piece
-                if not self._left and self._final:
-                    self._channel, self._inside = None, False
-                continue
-            control = self._header()
-            if control is None:
-                return
-            if control[0] != BINARY:
-                yield control[0], 0, control[1]
-
-    def _header(self) -> tuple[int, bytes] | None:
-        """Takes the next frame's header, and a control frame whole. None while it is not there."""
-        buffer = self._buffer
-        if len(buffer) < 2:
-            return None
-        opcode, final, length, size = buffer[0] & 15, bool(buffer[0] & 128), buffer[1] & 127, 2
-        if buffer[1] & 128 or buffer[0] & 112:
-            raise Unreachable("the API server does not keep to the protocol of websockets")
-        if length >= 126:
-            size = 4 if length == 126 else 10
-            if len(buffer) < size:
-                return None
-            length = int.from_bytes(buffer[2:size], "big")
-        if opcode >= BYE:
-            if len(buffer) < size + length:
-                return None
-            data = bytes(buffer[size : size + length])
-            del buffer[: size + length]
-            return opcode, data
-        if (opcode == 0) != self._inside or opcode > BINARY:
-            raise Unreachable("the API server does not keep to the protocol of websockets")
-        del buffer[:size]
-        self._left, self._final, self._inside = length, final, True
-        if not length and final:
-            self._channel, self._inside = None, False
-        return BINARY, b""
-
-
 # -- the bridge
 
 
 class Bridge:
     """Passes bytes on until the command has ended. `run` returns its exit code."""
 
-    def __init__(self, facts: Facts, connection: socket.socket, protocol: str, came: bytes) -> None:
+    def __init__(
+        self, facts: Facts, connection: socket.socket, protocol: ClientProtocol, came: Sequence[Event]
+    ) -> None:
         self._own, self._terminal = bool(facts.get("own")), bool(facts.get("terminal"))
         self._pieces = bool(facts.get("pieces"))
         self._given = 0
         """Bytes of a person's input. Where it is more than any pipe holds, a sign of life may wait behind what the
         command has not taken: then only the system finds out that a server is dead."""
-        self._connection, self._closes = connection, protocol == V5
-        self._frames, self._came = Frames(), came
+        self._connection, self._protocol, self._came = connection, protocol, came
+        self._channel: int | None = None
+        """Of the message that is under way: its first byte. None while that did not come."""
         self._out = bytearray()
         self._pending = {1: bytearray(), 2: bytearray()}
         self._status = b""
@@ -304,8 +196,7 @@ class Bridge:
         if self._own:
             for descriptor in (0, 1, 2):
                 os.set_blocking(descriptor, False)
-        if self._came:
-            self._take(self._came)
+        self._take(self._came)
         with self._raw():
             while self._open or any(self._pending.values()):
                 self._turn()
@@ -327,7 +218,7 @@ class Bridge:
             self._receive()
         if self._out and self._open:
             self._send()
-        if 0 in ready:
+        if 0 in ready and self._open:
             self._read()
         for descriptor in (1, 2):
             if self._pending[descriptor] and descriptor in ready:
@@ -377,23 +268,42 @@ class Bridge:
             if not data:
                 self._open = False
                 return
-            self._take(data)
+            self._protocol.receive_data(data)
+            self._take(self._protocol.events_received())
+            if self._protocol.parser_exc is not None:
+                words = one_line(self._protocol.parser_exc)
+                raise Unreachable(f"the API server does not keep to the protocol of websockets: {words}")
             if not self._open or any(len(waiting) >= CHUNK for waiting in self._pending.values()):
                 return  # pass that on first
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, events: Sequence[Event]) -> None:
         self._heard, self._asked = time.monotonic(), 0.0
-        for opcode, channel, piece in self._frames.feed(data):
-            if opcode == PING:
-                self._out += framed(PONG, piece)
-            elif opcode == BYE:
+        for frame in events:
+            if not isinstance(frame, Frame) or frame.opcode in (Opcode.PING, Opcode.PONG):
+                continue
+            if frame.opcode is Opcode.CLOSE:
                 self._open = False
                 return
-            elif opcode == BINARY and channel in (STDOUT, STDERR):
-                self._pending[channel] += piece
-            elif opcode == BINARY and channel == STATUS and len(self._status) < MOST_WORDS:
-                self._status += piece
-                self._ended_at = self._heard
+            self._passed_on(frame)
+        self._out += b"".join(self._protocol.data_to_send())  # answers to its signs of life
+
+    def _passed_on(self, frame: Frame) -> None:
+        piece = bytes(frame.data)
+        if self._channel is None and piece:
+            self._channel, piece = piece[0], piece[1:]
+        if self._channel in (STDOUT, STDERR):
+            self._pending[self._channel] += piece
+        elif self._channel == STATUS and piece and len(self._status) < MOST_WORDS:
+            self._status += piece
+            self._ended_at = self._heard
+        if frame.fin:
+            self._channel = None
+
+    def _give(self, *parts: bytes) -> None:
+        if not self._open:
+            return
+        self._protocol.send_binary(b"".join(parts))
+        self._out += b"".join(self._protocol.data_to_send())
 
     def _send(self) -> None:
         while self._out:
@@ -417,7 +327,8 @@ class Bridge:
         if unanswered and judged and not self._out:
             raise Unreachable(f"nothing came from the API server for {silent:.0f} s: the connection is given up")
         if silent >= PING_SECONDS and not self._asked and not self._out:
-            self._out += framed(PING, b"")
+            self._protocol.send_ping(b"")
+            self._out += b"".join(self._protocol.data_to_send())
             self._asked = now
             self._send()
 
@@ -433,11 +344,11 @@ class Bridge:
         self._input = bool(data)
         self._given += len(data)
         if self._pieces:
-            self._out += framed(BINARY, bytes([STDIN]), struct.pack(">I", len(data)), data)
+            self._give(bytes([STDIN]), struct.pack(">I", len(data)), data)
         elif data:
-            self._out += framed(BINARY, bytes([STDIN]), data)
-        elif self._closes:
-            self._out += framed(BINARY, bytes([CLOSE, STDIN]))
+            self._give(bytes([STDIN]), data)
+        elif self._protocol.subprotocol == V5:
+            self._give(bytes([CLOSE, STDIN]))
         elif self._own:  # nothing can be said to the command, and nothing more is wanted of it
             raise SystemExit(0)
         self._send()
@@ -480,7 +391,7 @@ class Bridge:
         with contextlib.suppress(OSError):
             rows, columns = struct.unpack("HHHH", fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))[:2]
             said = json.dumps({"Width": columns, "Height": rows}).encode("ascii")
-            self._out += framed(BINARY, bytes([RESIZE]), said)
+            self._give(bytes([RESIZE]), said)
 
     # -- how it ended
 

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from sweepstack.extensions.kubernetes import channel, exec_bridge
+from sweepstack.extensions.kubernetes import channel
 from tests.extensions.kubernetes.exec_server import TOKEN, V4, ExecServer, until
 
 
@@ -44,7 +44,7 @@ def start(server: ExecServer, *argv: str, code: str = "", **facts: Any) -> subpr
     os.write(sink, json.dumps(known).encode())
     os.close(sink)
     ends = [facts.pop("stream")] * 3 if "stream" in facts else [subprocess.PIPE] * 3
-    bridge = channel._BRIDGE.replace("sys.exit(main", f"{code}\nsys.exit(main") if code else channel._BRIDGE
+    bridge = channel.bridge().replace("sys.exit(main", f"{code}\nsys.exit(main") if code else channel.bridge()
     try:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", bridge, str(source)],
@@ -129,6 +129,7 @@ def test_old_servers_cannot_be_told_of_it(server: ExecServer) -> None:
         ((403, 'pods "p" is forbidden: User "u" cannot create resource "pods/exec"'), "cannot create resource"),
         ((404, 'pods "p" not found'), "answers 404: pods"),
         ((500, "error dialing backend"), "answers 500: error dialing backend"),
+        ((302, "over there"), "answers 302: over there"),  # the token is for this server alone
     ],
 )
 def test_refusal_is_told_in_one_line(server: ExecServer, refusal: tuple[int, str], words: str) -> None:
@@ -149,6 +150,19 @@ def test_no_server_is_told(server: ExecServer) -> None:
     code, _, err = run(server, "true", host=f"https://127.0.0.1:{port}")
     assert (code, err.count(b"\n")) == (255, 1)
     assert b"can't be reached" in err
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", b""])
+def test_what_is_no_api_server_is_told(server: ExecServer, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        process = start(server, "true", host=f"http://127.0.0.1:{door.getsockname()[1]}")
+        connection, _ = door.accept()
+        connection.recv(1 << 16)
+        connection.sendall(answer)
+        connection.close()
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.count(b"\n")) == (255, 1)
+    assert b"the API server at 127.0.0.1:" in err
 
 
 def test_no_such_program_is_told(server: ExecServer) -> None:
@@ -239,7 +253,7 @@ def test_proxy_is_gone_through(server: ExecServer) -> None:
         threading.Thread(target=_proxy, args=(door, server.port, seen), daemon=True).start()
         proxy = f"http://me:a%20word@127.0.0.1:{door.getsockname()[1]}"
         assert run(server, "cat", given=b"through", proxy=proxy) == (0, b"through", b"")
-    assert seen[0].startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1".encode())
+    assert seen[0].startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.".encode())
     assert b"Proxy-Authorization: Basic bWU6YSB3b3Jk" in seen[0]
 
 
@@ -283,13 +297,3 @@ def test_tls_is_checked(certificate: tuple[str, str]) -> None:
             assert (code, b"CERTIFICATE_VERIFY_FAILED" in err) == (255, True)
     finally:
         server.close()
-
-
-def test_frames_are_taken_however_they_are_cut() -> None:
-    whole = b"\x82\x03\x01ab" + b"\x02\x01\x01" + b"\x89\x02hi" + b"\x80\x02cd" + b"\x82\x00" + b"\x82\x01\x02"
-    for size in range(1, len(whole) + 1):
-        frames, found = exec_bridge.Frames(), []
-        for begin in range(0, len(whole), size):
-            found += list(frames.feed(whole[begin : begin + size]))
-        assert b"".join(data for opcode, one, data in found if (opcode, one) == (2, 1)) == b"abcd"
-        assert (9, 0, b"hi") in found
