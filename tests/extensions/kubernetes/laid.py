@@ -127,6 +127,11 @@ class Laid:
             str(e["worker"]) for e in reversed(self.events()) if (e["event"], e.get("cell")) == ("cell-started", cell)
         )[:-2]
 
+    def await_begun(self, *cells: str) -> None:
+        """Until the cells' own processes run, and the cluster knows of their pods, which it hears a moment later."""
+        self.until(lambda: all((self.control / f"on-{cell}").exists() for cell in cells))
+        self.until(lambda: {self.holder(cell) for cell in cells} <= {pod["metadata"]["uid"] for pod in self.running()})
+
     def until(self, what: Callable[[], Any], seconds: float = SECONDS) -> Any:
         ends = time.monotonic() + seconds
         while not (found := what()):

@@ -54,7 +54,7 @@ def test_a_pod_that_is_deleted_saves_and_another_goes_on(lay: Callable[[], Laid]
     box = lay()
     box.add("c0", "c1", hold=True)
     box.top_up()
-    box.until(lambda: len(box.running()) == 2 and (box.control / "on-c0").exists() and (box.control / "on-c1").exists())
+    box.await_begun("c0", "c1")
     one = next(pod for pod in box.running() if pod["metadata"]["uid"] == box.holder("c0"))
     box.cluster.delete("pod", one["metadata"]["name"], grace=0)  # its object stays: our finalizer holds it
     box.until(lambda: (box.control / "told").exists())
@@ -77,7 +77,7 @@ def test_commands_at_once_bring_no_worker_twice_and_a_late_cell_gets_one(lay: Ca
         list(pool.map(lambda _: box.top_up(2), range(4)))
     (job,) = box.cluster.list("job", labels_of(box.native_id))
     assert job["spec"]["completions"] == 2
-    box.until(lambda: (box.control / "on-c0").exists() and (box.control / "on-c1").exists())
+    box.await_begun("c0", "c1")
     box.release("c0", "c1")
     box.until(lambda: sum(one["event"] == "runner-stopped" for one in box.events()) == 2)
     box.add("c2")  # its pods are shown as running for a moment yet
@@ -106,7 +106,7 @@ def test_a_node_that_is_lost_frees_nothing_until_it_answers_or_a_person_says_tha
     box, pods = lay(), {"service_account": "default"}
     box.add("c0", "c1", hold=True)
     box.top_up(pods=pods)
-    box.until(lambda: (box.control / "on-c0").exists() and (box.control / "on-c1").exists())
+    box.await_begun("c0", "c1")
     node = next(p["spec"]["nodeName"] for p in box.running() if p["metadata"]["uid"] == box.holder("c0"))
     (lost,) = (one for one in there.nodes.values() if one.name == node)
     held = {cell for cell in ("c0", "c1") if box.holder(cell) in {p["metadata"]["uid"] for p in box.running(node)}}
@@ -139,7 +139,7 @@ def test_the_out_of_service_taint_frees_the_cells_of_a_node_that_is_off(there: A
     box, pods = lay(), {"service_account": "default"}
     box.add("c0", hold=True)
     box.top_up(1, workers=1, pods=pods)
-    box.until(lambda: (box.control / "on-c0").exists())
+    box.await_begun("c0")
     node = next(one for one in there.nodes.values() if box.running(one.name))
     node.power_off()
     try:
@@ -163,7 +163,7 @@ def test_a_job_that_is_deleted_by_hand_loses_nothing(lay: Callable[[], Laid], ho
     box = lay()
     box.add("c0", "c1", hold=True)
     box.top_up()
-    box.until(lambda: (box.control / "on-c0").exists() and (box.control / "on-c1").exists())
+    box.await_begun("c0", "c1")
     box.cluster.delete("job", f"{box.native_id}-1", propagation=how)
     if how == "Foreground":
         box.until(lambda: (box.control / "told").exists())
