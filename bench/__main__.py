@@ -132,10 +132,38 @@ def seconds_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
-def scale_rows(found: dict[str, Any]) -> Iterator[Row]:
+def kubernetes_rows(found: dict[str, Any]) -> Iterator[Row]:
+    cell, first = found["cell"], found["first"]
+    took = cell["seconds"]
+    yield Row(
+        f"a cell of one second on Kubernetes, one worker, {cell['cells']} cells: from one to the next",
+        f"{took['ours'] * 1000:.0f} ms",
+        f"{cell['max_seconds']['ours'] * 1000:.0f} ms",
+        f"the same loop in one pod {took['loop'] * 1000:.0f} ms",
+        f"{cell['ratio']:.3f}×",
+        f"≤ {cell['limit']:g}×",
+        cell["ratio"] <= cell["limit"],
+    )
+    took = first["seconds"]
+    yield Row(
+        f"pulumi up on a ready cluster to the first cell's first line, n={first['rounds']}",
+        seconds(took["first"]),
+        seconds(first["max_seconds"]["first"]),
+        f"first line of a bare Job {seconds(took['job'])} + {first['limit']:g} × up of sweep-a on local "
+        f"{seconds(took['local'])}",
+        f"{first['ratio']:.2f}×",
+        "≤ 1×",
+        first["ratio"] <= 1,
+    )
+    yield from scale_rows(found["scale"], "Kubernetes")
+
+
+def scale_rows(found: dict[str, Any], where: str = "Slurm") -> Iterator[Row]:
     few = found["4"]
     for count in (10_000, 100_000):
-        one, words = found[str(count)], f"{count:,} cells on Slurm"
+        if str(count) not in found:
+            continue
+        one, words = found[str(count)], f"{count:,} cells on {where}"
         limits = {what: limit.get(count) for what, limit in found["limits"].items() if isinstance(limit, dict)}
         for what in ("preview", "status"):
             if what in one and limits[what] is not None:
@@ -147,6 +175,13 @@ def scale_rows(found: dict[str, Any]) -> Iterator[Row]:
         if "resources" in one:
             same = one["resources"] == few["resources"]
             yield Row(f"  resources of {words}", str(one["resources"]), "", f"of 4 cells {few['resources']}", ok=same)
+        if "watches" in one:
+            yield Row(
+                f"  watches of {words}",
+                str(one["watches"]),
+                limit=f"≤ {one['boxes']}",
+                ok=one["watches"] <= one["boxes"],
+            )
         most = found["limits"]["memory"]
         size, plain = f"{one['memory'] / 1e6:.0f} MB", f"of 4 cells {few['memory'] / 1e6:.0f} MB"
         yield Row(f"  largest process, {words}", size, "", plain, "", "≤ 1 GB", one["memory"] <= most)
@@ -414,13 +449,22 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 """So that all figures together take half an hour; `python -m bench.queue_bench 2000 20` measures longer."""
 SECONDS = 300.0
 """How long one of them may take. What takes longer has no figure, and the others are still measured."""
-LONGER = {"slurm": 900.0, "slurm_scale": 900.0, "seconds": 900.0, "renting": 600.0, "pull": 600.0, "lease": 600.0}
+LONGER = {
+    "slurm": 900.0,
+    "kubernetes": 900.0,
+    "slurm_scale": 900.0,
+    "seconds": 900.0,
+    "renting": 600.0,
+    "pull": 600.0,
+    "lease": 600.0,
+}
 BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "preview": preview_rows,
     "cells": cells_rows,
     "queue": queue_rows,
     "slurm": slurm_rows,
     "slurm_scale": scale_rows,
+    "kubernetes": kubernetes_rows,
     "seconds": seconds_rows,
     "verify": verify_rows,
     "small": small_rows,

@@ -1,4 +1,4 @@
-"""How far a sweep on Slurm goes: `python -m bench.slurm_scale_bench [cells …]`.
+"""How far a sweep on a cluster goes: `python -m bench.slurm_scale_bench [cells …]`, and `bench.kubernetes_bench`.
 
 A sweep of many cells on a real cluster of one node, through `pulumi` and `sweepctl`: a preview of the sweep to be made,
 an `up`, a status while its workers are at work, and the resources that the engine has of it. Beside it, in the same
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.commands import ok
+from tests.engine.harness import Stack
 from tests.rented.slurm_stack import SlurmStack
 
 FEW = 4
@@ -47,29 +48,35 @@ def of(cells: int, *, made: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("SWEEPSTACK_BENCH_DIR")) as folder:
         stack = SlurmStack(Path(folder) / "s", nodes=1)
         try:
-            stack.write_config()
-            stack.edit_config(lambda sweep: sweep.update(cells={"grid": grid(cells)}))
-            job = {"run": "sleep 5", "env": {axis: f"{{{axis}}}" for axis in grid(cells)}}
-            stack.edit_config(lambda sweep: sweep["job"].update(job, resources={"cpu": 1, "memory": "200MB"}))
-            stack.init()
-            previews = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
-            found: dict[str, Any] = {"preview": least(previews), "previews": previews, "memory": memory(stack)}
-            if made:
-                began = time.perf_counter()
-                ok(stack.up(timeout=LIMIT_SECONDS))
-                found["up"] = time.perf_counter() - began
-                looks = [ok(stack.sweepctl("status", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
-                found |= {"status": least(looks), "statuses": looks}
-                state = json.loads(ok(stack.pulumi("stack", "export")).text)
-                found["resources"] = len(state["deployment"]["resources"])
-                again = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
-                found["preview_again"] = least(again)
-            return found
+            return looked_at(stack, cells, made=made)
         finally:
             stack.end()
 
 
-def memory(stack: SlurmStack) -> int:
+def looked_at(stack: Stack, cells: int, *, made: bool) -> dict[str, Any]:
+    """The same of a stack on any cluster, which is not in its backend yet."""
+    stack.write_config()
+    stack.edit_config(lambda sweep: sweep.update(cells={"grid": grid(cells)}))
+    job = {"run": "sleep 5", "env": {axis: f"{{{axis}}}" for axis in grid(cells)}}
+    stack.edit_config(lambda sweep: sweep["job"].update(job))
+    stack.edit_config(lambda sweep: sweep["job"]["resources"].update(memory="200MB"))
+    stack.init()
+    previews = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+    found: dict[str, Any] = {"preview": least(previews), "previews": previews, "memory": memory(stack)}
+    if made:
+        began = time.perf_counter()
+        ok(stack.up(timeout=LIMIT_SECONDS))
+        found["up"] = time.perf_counter() - began
+        looks = [ok(stack.sweepctl("status", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+        found |= {"status": least(looks), "statuses": looks}
+        state = json.loads(ok(stack.pulumi("stack", "export")).text)
+        found["resources"] = len(state["deployment"]["resources"])
+        again = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+        found["preview_again"] = least(again)
+    return found
+
+
+def memory(stack: Stack) -> int:
     """Bytes of the largest process of a preview."""
     argv = [sys.executable, "-c", LARGEST, "pulumi", "preview", "--stack", stack.name, "--non-interactive"]
     done = subprocess.run(argv, cwd=stack.project, env=stack.env, capture_output=True, text=True, timeout=LIMIT_SECONDS)

@@ -37,6 +37,9 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
     stack.init()
     preview = ok(stack.pulumi("preview", timeout=180))
     assert "all its workers" in preview.text
+    assert "the storage class shared has no provisioner: the claim gets a volume that a person made, at once" in (
+        " ".join(preview.text.split())
+    ), preview
     assert stack.boxes_there() == [], "a preview makes nothing"
 
     stack.hold("seed0")

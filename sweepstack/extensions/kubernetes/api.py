@@ -348,11 +348,11 @@ class Cluster:
             answer = client.call_api(*asked, _request_timeout=(min(CONNECT_SECONDS, seconds), seconds))
             data = answer.read()
         except (lost.NewConnectionError, lost.ConnectTimeoutError, lost.ProxyError) as error:
-            raise Unreachable(f"{self._who()} can't be reached: {one_line(error)}") from error
+            raise self._silent(error) from error
         except (lost.HTTPError, OSError, ApiException) as error:
             # ApiException: the client's own word for an error of TLS, which may come after all was sent, too
             if method == "GET":
-                raise Unreachable(f"{self._who()} can't be reached: {one_line(error)}") from error
+                raise self._silent(error) from error
             raise OutcomeUnknown(f"{self._who()}: the answer to {method} {path} was lost: {one_line(error)}") from error
         if answer.status == 429:
             after = str(answer.headers.get("Retry-After") or "")
@@ -361,6 +361,12 @@ class Cluster:
                 float(after) if after.isdigit() else None,
             )
         return int(answer.status), str(answer.reason or ""), bytes(data or b"")
+
+    def _silent(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"{self._who()} can't be reached ({one_line(error)}). Next: kubectl --context {self.address.context} get "
+            "--raw /readyz shows whether it answers you; then the same command again"
+        )
 
     def _connected(self) -> ApiClient:
         """The client of this context. Raises ConfigError."""

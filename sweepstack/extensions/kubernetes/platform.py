@@ -16,7 +16,7 @@ from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
 from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
-from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster
+from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster, TellsAhead
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
     Cluster(Address.parse(address)).require(account)
 
 
-class KubernetesPlatform(CanStop, IsCluster, HasManifests):
+class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     sees_all: ClassVar[bool] = True
@@ -113,6 +113,11 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests):
         from sweepstack.extensions.kubernetes import workers
 
         return workers.refusals(self.cluster, scheduler)
+
+    def ahead(self, resources: Mapping[str, Any]) -> list[str]:
+        from sweepstack.extensions.kubernetes import workers_asked
+
+        return workers_asked.storage(self.cluster, str(resources.get(create.STORAGE) or ""))
 
     def manifests(self, native_id: str, account: str) -> tuple[list[dict[str, Any]], list[str]]:
         from sweepstack.extensions.kubernetes import manifests

@@ -363,10 +363,25 @@ def reclaim_words(pv: Object) -> str:
     """What becomes of a box's bytes once its claim is gone, as its volume's reclaim policy says; "" where none does.
     `reclaim`: what that was before the volume was kept for a while (`kept`)."""
     policy = marks_of(pv).get("reclaim") or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "")
-    name = f"its volume {pv['metadata']['name']}"
-    if policy == "Delete":
-        return f"{name} has the reclaim policy Delete: the end of the claim ends its bytes"
-    return f"{name} has the reclaim policy {policy}: its bytes stay after the claim's end" if policy else ""
+    return f"its volume {pv['metadata']['name']} {_reclaimed(policy)}" if policy else ""
+
+
+def class_words(found: Object) -> str:
+    """The same before there is a volume, as a storage class says it, and when that is made."""
+    name, policy = found["metadata"]["name"], str(found.get("reclaimPolicy") or "Delete")
+    late = found.get("volumeBindingMode") == "WaitForFirstConsumer"
+    when = "where and when its first pod begins (WaitForFirstConsumer)" if late else "at once (Immediate)"
+    if found.get("provisioner") == "kubernetes.io/no-provisioner":
+        return (
+            f"the storage class {name} has no provisioner: the claim gets a volume that a person made, {when}; whether "
+            "its bytes stay after the claim's end is that volume's reclaim policy, and not proved before"
+        )
+    return f"the storage class {name} {_reclaimed(policy)}; its volume is made {when}"
+
+
+def _reclaimed(policy: str) -> str:
+    ends = "the end of the claim ends its bytes" if policy == "Delete" else "its bytes stay after the claim's end"
+    return f"has the reclaim policy {policy}: {ends}"
 
 
 def _last(events: Sequence[Mapping[str, Any]], reason: str, word: str) -> str:

@@ -58,7 +58,8 @@ class Standing:
         """How many workers there are. `stopped`: workers whose end the journal has, and why: what it says of a pod that
         the cluster still shows as running counts."""
         live = held = queued = lost = 0
-        counted: set[str] = set()
+        closed = [job for job in self.jobs if jobs.CLOSED in marks_of(job)]
+        counted = {uid_of(pod) for job in closed for pod in self.of_job(job)}  # told to end, or just about to be
         for job in self.open_jobs:
             own = {uid_of(pod): pod for pod in self.of_job(job)}
             there = self.open_of(job, stopped)

@@ -243,6 +243,16 @@ class IsCluster(IsHost, Protocol):
 
 
 @runtime_checkable
+class TellsAhead(Platform, Protocol):
+    """There is something to know of a box before it is made."""
+
+    def ahead(self, resources: Mapping[str, Any]) -> list[str]:
+        """What a preview says of a new box of these `resources` (`BoxRequest.resources`), a line each. Reads only.
+        Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
 class HasManifests(Platform, Protocol):
     """Its boxes are objects that other tools apply, too."""
 

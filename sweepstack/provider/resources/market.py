@@ -22,9 +22,9 @@ from sweepstack.core.paths import docs_page
 from sweepstack.core.resources import BoxInputs, Placed
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
-from sweepstack.onbox.common.errors import NoCapacity, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, NoCapacity, PlatformError, SweepstackError
 from sweepstack.onbox.common.xdg import cache_folder
-from sweepstack.onbox.host.capabilities import HasMarket
+from sweepstack.onbox.host.capabilities import HasMarket, TellsAhead
 from sweepstack.onbox.host.offers import Constraints, Offer
 from sweepstack.onbox.host.platform import Platform, VolumeRecord
 from sweepstack.operations.volumes.end_check import find_kept
@@ -100,6 +100,7 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         op.warn(f"box {name}: what {adapter} has now is not known ({error})")
         return []
     if found is None:
+        _say_ahead(op, name, adapter, resources)
         if isinstance(price := inputs.get("price_per_hour"), int | float):
             before_renting.foresee(op, inputs, float(price), evidence)
         return []
@@ -142,6 +143,15 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         _remember(op, name, constraints, offer)
     before_renting.foresee(op, inputs, offer.price_per_hour, evidence)
     return []
+
+
+def _say_ahead(op: Operation, name: str, adapter: str, resources: Mapping[str, Any]) -> None:
+    try:
+        platform = load_platform(adapter)
+        for words in platform.ahead(resources) if isinstance(platform, TellsAhead) else ():
+            op.info(f"box {name}: {words}")
+    except (PlatformError, ConfigError) as error:
+        op.warn(f"box {name}: what is to know of it before it is made can't be asked ({error})")
 
 
 def _contract(inputs: Mapping[str, Any], offer: Offer) -> tuple[str, bool]:

@@ -251,3 +251,17 @@ def test_why_a_claim_has_no_volume() -> None:
     none = "no persistent volumes available for this claim and no storage class is set"
     assert "default one" in of("FailedBinding", none)
     assert "lost" in of("", phase="Lost")
+
+
+def test_a_storage_class_says_what_becomes_of_the_bytes_before_there_is_a_volume() -> None:
+    def of(**more: str) -> str:
+        return pods.class_words({"metadata": {"name": "fast"}, "provisioner": "x", **more})
+
+    assert "fast has the reclaim policy Delete: the end of the claim ends its bytes" in of()  # as the server reads it
+    assert "Retain: its bytes stay" in of(reclaimPolicy="Retain")
+    assert "made at once (Immediate)" in of(volumeBindingMode="Immediate")
+    assert "where and when its first pod begins" in of(volumeBindingMode="WaitForFirstConsumer")
+    said = of(provisioner="kubernetes.io/no-provisioner", reclaimPolicy="Delete")
+    assert "no provisioner" in said
+    assert "not proved" in said
+    assert "ends its bytes" not in said

@@ -221,7 +221,9 @@ def test_what_cannot_begin_is_taken_back_once_the_stack_asks_for_something_else(
     said = top_up(store, 2, pods={"image": "box:2"})
     assert "took back" in said
     assert first["spec"]["suspend"] is True
-    assert store.objects["job"][f"{BOX}-2"]["spec"]["template"]["spec"]["containers"][0]["image"] == "box:2"
+    spec = store.objects["job"][f"{BOX}-2"]["spec"]
+    assert spec["template"]["spec"]["containers"][0]["image"] == "box:2"
+    assert spec["completions"] == 2, "the one whose pod is there still is no worker any more"
 
 
 def test_what_runs_goes_on_as_it_was_asked_for(store: Store) -> None:
@@ -248,6 +250,24 @@ def test_no_worker_begins_on_a_box_that_ends_or_is_stopped(store: Store, mark: s
     with pytest.raises(RequestRefused):
         top_up(store)
     assert store.names("job") == []
+
+
+def test_a_preview_says_which_storage_class_a_box_gets_or_that_there_is_none(store: Store) -> None:
+    def said(name: str = "") -> str:
+        (found,) = workers_asked.storage(store, name)  # type: ignore[arg-type]
+        return found
+
+    assert "no default storage class; it has none" in said()
+    marks = {workers_asked.DEFAULT: "true"}
+    store.objects["storageclass"] = {
+        name: {"metadata": {"name": name, "annotations": own}, "reclaimPolicy": policy}
+        for name, own, policy in (("slow", marks, "Delete"), ("kept", {}, "Retain"))
+    }
+    assert "the storage class slow has the reclaim policy Delete" in said()
+    assert "the storage class kept has the reclaim policy Retain" in said("kept")
+    assert "no storage class fast; it has kept, slow" in said("fast")
+    store.refuses["storageclass"] = NotAuthorized("no")
+    assert "you may not list storage classes" in said()
 
 
 # -- what ends leave
