@@ -20,7 +20,7 @@ help:
 	@echo "make test     set everything up, then the tests, and half a minute of the proof"
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes, the docs as a site"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
-	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, seconds, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
+	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, kubernetes, seconds, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
 	@echo "make live     PLATFORM=... USD=...: rents a real box, plays the whole loop, asks it for the profile's facts (docs/testing-live.md)"
 	@echo "make release-dry-run   builds a release into dist/ and checks it; publishes nothing (docs/releasing.md)"
 	@echo "make fmt      format the code"
@@ -54,7 +54,7 @@ proof:
 	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.proof $(PROOF)
 
 bench:
-	@$(SETUP) --dev --torch --s3 --ssh --slurm --browser --quiet
+	@$(SETUP) --dev --torch --s3 --ssh --slurm --kubernetes --browser --quiet
 	$(BIN)/python -m bench
 
 # PLATFORM and USD are required: without them nothing is asked of any platform. It costs real money.

@@ -201,7 +201,7 @@ class Harness(Protocol):
 def created_at_once(adapter: str, request: BoxRequest, count: int, *, machines: bool, seconds: float = 180) -> set[str]:
     """The ids that so many processes get for the same request at the same time. `machines`: each looks whether the box
     can be reached."""
-    fields = ("tag", "name", "public_key", "price_per_hour", "max_price", "resources")
+    fields = ("tag", "name", "public_key", "price_per_hour", "max_price", "resources", "pods")
     asked = {name: getattr(request, name) for name in fields}
     command = [sys.executable, "-c", CREATE, json.dumps([adapter, asked, seconds, machines, count])]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, start_new_session=True)
