@@ -129,9 +129,35 @@ def ensure(
         return Outcome(found, ran=True)
 
 
-def _run(
-    smoke: Smoke, project_root: Path, own: Iterable[str], progress: Callable[[str], None], stop: threading.Event
-) -> Passed:
+@dataclass(frozen=True)
+class Tried:
+    """A run that has ended, and its folders, which are there until `tried` is left. `ended`: why it is no pass, or
+    nothing; `shipped`: the files of `code` that were there before."""
+
+    out: Path
+    code: Path
+    log: Path
+    command: str
+    ended: str
+    seconds: float
+    shipped: tuple[str, ...]
+    secrets: tuple[str, ...]
+
+    def tail(self) -> list[str]:
+        """The last lines of its log, fit for a terminal."""
+        return _tail(self.log, self.secrets)
+
+
+@contextlib.contextmanager
+def tried(
+    smoke: Smoke,
+    project_root: Path,
+    own: Iterable[str],
+    progress: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> Iterator[Tried]:
+    """Runs it in a copy of what ships, for `smoke.seconds` at most, and shows what it left. Costs nothing, remembers
+    nothing. Raises ConfigError when the work dir is not what was looked at before."""
     workdir = located(project_root, smoke.workdir, progress)
     shipment = collect(workdir, smoke.include, own)
     if shipment.digest != smoke.code:
@@ -151,12 +177,20 @@ def _run(
                 shutil.copyfile(HELPER_FOLDER / helper, home / "helpers" / helper)
         command = fill(smoke.run, values_in(smoke, home, out), shlex.quote)
         begun = time.monotonic()
-        ended = _wait(_start(smoke, command, home, code, out, log), smoke, log, progress, stop)
-        took = time.monotonic() - begun
-        if ended:
-            raise SmokeFailed(_failure(smoke, command, f"{ended} after {took:.1f} s", log))
-        missing = tuple(path for path in smoke.artifacts if not (out / path).is_file())
-        return Passed(at=datetime.now(UTC), seconds=round(took, 3), missing=missing)
+        ended = _wait(_start(smoke, command, home, code, out, log), smoke, log, progress, stop or threading.Event())
+        shipped = tuple(file.path for file in shipment.files)
+        yield Tried(out, code, log, command, ended, time.monotonic() - begun, shipped, smoke.secrets)
+
+
+def _run(
+    smoke: Smoke, project_root: Path, own: Iterable[str], progress: Callable[[str], None], stop: threading.Event
+) -> Passed:
+    with tried(smoke, project_root, own, progress, stop) as done:
+        if done.ended:
+            why = f"{done.ended} after {done.seconds:.1f} s"
+            raise SmokeFailed(_failure(smoke, done.command, why, done.log))
+        missing = tuple(path for path in smoke.artifacts if not (done.out / path).is_file())
+        return Passed(at=datetime.now(UTC), seconds=round(done.seconds, 3), missing=missing)
 
 
 def fill(text: str, values: Mapping[str, Any], quote: Callable[[str], str]) -> str:

@@ -8,6 +8,8 @@ import re
 import shutil
 import sys
 import unicodedata
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
 from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import No, Unsure
@@ -118,19 +121,62 @@ def command(
         bool | None,
         typer.Option("--example/--no-example", help="With a job to try it out, or for the one that is here."),
     ] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="With NAME: a script, another tool's sweep, or a `-m` line of Hydra. Again: the script of that sweep.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="--from: run the script here, for a short trial, unasked.")
+    ] = False,
     json: AsJson = False,
 ) -> int:
     """Write a project into this folder, or with NAME a stack file.
 
-    A project is Pulumi.yaml, the program, a sweep on this machine, and its job. It asks what to begin with: the
-    example, the script that is here, or a stack that exists; without a terminal one of the options says so. In a clone
-    of a project it sets up what a clone lacks.
+    With --from the stack file is made of what there is: nothing is asked that can be seen, and what a stack file can't
+    say is named with its line. A project is Pulumi.yaml, the program, a sweep on this machine, and its job. It asks
+    what to begin with: the example, the script that is here, or a stack that exists; without a terminal one of the
+    options says so. In a clone of a project it sets up what a clone lacks.
     """
+    if sources or yes:
+        if not sources or name is None or store or example is not None:
+            raise Unsure("--from goes with NAME, --yes with --from, and neither with --store or --example")
+        return imported(name, sources, yes, Out(as_json=json))
     if name is not None and example is None:
         return stack_file(name, store, Out(as_json=json))
     if name is not None or store:
         raise Unsure("--store goes with NAME, --example with a new project")
     return project(example, Path.cwd(), Out(as_json=json))
+
+
+def imported(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
+    """A stack file of what these files say, by the extension that reads them. Raises Unsure where it is missing."""
+    module = module_of("importers", "stack")
+    if module is None:
+        raise Unsure(f"`sweepctl init --from` belongs to {not_here('importers')}")
+    code: int = import_module(module).write(name, sources, yes, out)
+    return code
+
+
+def begin(root: Path) -> list[str]:
+    """Makes a folder a project, without a stack and an example. Gives what it wrote: nothing where it is one already.
+    Raises No where something is in the way."""
+    if not installed() or _is_project(root):
+        return []
+    _may_be_one()
+    written = _write(root, {name: text for name, text in _files(root).items() if "/" not in name})
+    if command := launcher.install():
+        written.append(_shown(command, root))
+    return written
+
+
+def _may_be_one() -> None:
+    if sys.prefix == sys.base_prefix:
+        why = "sweepctl is not in a virtual environment, and the engine starts the program in one"
+        raise No(why, ["python3 -m venv .venv && .venv/bin/pip install 'sweepstack[examples]'"])
 
 
 def project(example: bool | None, root: Path, out: Out) -> int:
@@ -139,9 +185,7 @@ def project(example: bool | None, root: Path, out: Out) -> int:
         raise No(
             "this sweepctl is of a checkout, which is a project already", ["sweepctl init NAME    (another stack)"]
         )
-    if sys.prefix == sys.base_prefix:
-        why = "sweepctl is not in a virtual environment, and the engine starts the program in one"
-        raise No(why, ["python3 -m venv .venv && .venv/bin/pip install 'sweepstack[examples]'"])
+    _may_be_one()
     if _is_project(root):
         return clone(root, out)
     files = _files(root)
@@ -154,19 +198,7 @@ def project(example: bool | None, root: Path, out: Out) -> int:
         example = beginning == "example"
     if not example:
         files = {name: _own_job(text) for name, text in files.items() if not name.startswith(EXAMPLE)}
-    if there := [name for name in files if (root / name).exists() and name not in LINES]:
-        raise No(f"{', '.join(there)}: there already, so nothing was written", ["run it in an empty folder"])
-    written = []
-    for name, text in files.items():
-        path = root / name
-        if path.exists():  # one of LINES
-            before = path.read_text(encoding="utf-8")
-            if not (lines := _lacking(before.splitlines(), text.splitlines())):
-                continue
-            text = "\n".join([*filter(None, [before.removesuffix("\n")]), *lines, ""])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(name)
+    written = _write(root, files)
     if command := launcher.install():
         written.append(_shown(command, root))
     following = [f"pulumi stack init {STACK}", f"pulumi preview --stack {STACK}", f"pulumi up --stack {STACK}"]
@@ -187,6 +219,25 @@ def project(example: bool | None, root: Path, out: Out) -> int:
         )
     out.next(following)
     return YES
+
+
+def _write(root: Path, files: dict[str, str]) -> list[str]:
+    """Writes new files, and adds to those of LINES what they lack. Raises No, and nothing was written, where one is
+    there already."""
+    if there := [name for name in files if (root / name).exists() and name not in LINES]:
+        raise No(f"{', '.join(there)}: there already, so nothing was written", ["run it in an empty folder"])
+    written = []
+    for name, text in files.items():
+        path = root / name
+        if path.exists():  # one of LINES
+            before = path.read_text(encoding="utf-8")
+            if not (lines := _lacking(before.splitlines(), text.splitlines())):
+                continue
+            text = "\n".join([*filter(None, [before.removesuffix("\n")]), *lines, ""])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(name)
+    return written
 
 
 def clone(root: Path, out: Out) -> int:

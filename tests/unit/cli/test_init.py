@@ -14,7 +14,7 @@ from sweepstack.cli import launcher
 from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.version import VERSION
-from sweepstack.onbox.common.errors import No
+from sweepstack.onbox.common.errors import No, Unsure
 
 
 @pytest.fixture
@@ -39,6 +39,12 @@ def test_n8_the_name_of_any_folder_is_a_name_that_the_engine_takes(folder: str) 
     name = init.project_name(folder)
     assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", name)
     assert yaml.safe_load(f"name: {name}") == {"name": name}
+
+
+def test_without_the_extension_from_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init, "module_of", lambda *names: None)
+    with pytest.raises(Unsure, match="belongs to the extension `importers`, which is not installed here"):
+        init.command("it", sources=["train.py"])
 
 
 def test_what_is_a_name_already_stays() -> None:

@@ -1,0 +1,118 @@
+"""The text of a stack file for what was found. Comments name what is not carried, each with its line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweepstack.config.model import SweepConfig
+from sweepstack.extensions.importers.found import Found, Lost
+
+WIDTH = 110
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*")
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity")
+
+
+def searches() -> bool:
+    """Whether this version's stack files can draw cells."""
+    return "search" in SweepConfig.model_fields
+
+
+def settle(found: Found) -> None:
+    """Names what this version's stack files can't say."""
+    if found.search and not searches():
+        for name, axis in found.search.get("axes", {}).items():
+            if "choice" in axis:
+                found.grid[name] = axis["choice"]
+            else:
+                kind, ends = next(iter(axis.items()))
+                found.lost.append(Lost(found.file, 0, f"{name}: drawn ({kind} {ends}); here its least value"))
+                found.fixed[name] = ends[0]
+        found.lost.append(Lost(found.file, 0, "cells are not drawn: every combination of the values is a cell"))
+        found.search = {}
+
+
+def stack_text(
+    name: str,
+    found: Found,
+    artifacts: Mapping[str, Mapping[str, Any]],
+    metrics: Mapping[str, Any] | None,
+    edit: Sequence[str],
+) -> str:
+    """The stack file. `edit`: what a person still has to say."""
+    lines = [f"# {name}: from {found.file} ({found.kind}). Preview it (free): pulumi preview --stack {name}"]
+    for title, texts in (("edit", edit), ("not carried", found.lost), ("note", found.notes)):
+        lines += [f"# {title}: {line}" for text in texts for line in [str(text).replace("\n", " ")]]
+    job = dict(found.job)
+    lines += ["config:", "  sweepstack:sweep:", "    job:", f"      workdir: {scalar(job.pop('workdir', '.'))}"]
+    lines += _text_lines("      run", found.run)
+    if "setup" in job:
+        lines += _text_lines("      setup", job.pop("setup"))
+    lines.append(f"      resources: {flow(found.resources or {'cpu': 1})}")
+    lines += [f"      {key}: {flow(value)}" for key, value in job.items()]
+    lines += ["    cells:"]
+    if found.fixed:
+        lines.append(f"      base: {flow(found.fixed)}")
+    if found.rows:
+        lines += ["      list:", *(f"        - {flow(row)}" for row in found.rows)]
+    elif found.grid:
+        lines += ["      grid:", *(f"        {key}: {flow(values)}" for key, values in found.grid.items())]
+    elif not found.search:
+        lines += ["      list:", "        - {name: run}"]
+    if lines[-1] == "    cells:":
+        lines[-1] = "    cells: {}"
+    if found.search:
+        lines += ["    search:", "      axes:"]
+        lines += [f"        {key}: {flow(axis)}" for key, axis in found.search["axes"].items()]
+        lines += [f"      {key}: {flow(value)}" for key, value in found.search.items() if key != "axes"]
+    lines += ["    artifacts:", *(f"      {scalar(path)}: {flow(spec)}" for path, spec in artifacts.items())]
+    if metrics:
+        lines.append(f"    metrics: {flow(metrics)}")
+    if found.max_price is not None:
+        lines.append(f"    max_price: {found.max_price}")
+    box = {"want": "running"} | ({"workers": found.workers} if found.workers else {})
+    lines += ["    candidates: [local]", f"    boxes: {{box-0: {flow(box)}}}", f"    pull_to: ~/sweeps/{name}", ""]
+    return "\n".join(lines)
+
+
+def flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(one) for one in value) + "]"
+    return scalar(value)
+
+
+def scalar(value: Any) -> str:
+    """A scalar as our reader of YAML, and the engine's, take it for what it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value)
+    if _BARE.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    if re.fullmatch(r"[~./A-Za-z][\w./-]*", text, re.ASCII) and text.lower() not in _WORDS and text not in (".", "~"):
+        return text
+    return "." if text == "." else json.dumps(text, ensure_ascii=False)
+
+
+def _text_lines(key: str, text: str) -> list[str]:
+    """A command: on its line, folded where it is long, or as it is where it has several lines."""
+    indent = " " * (len(key) - len(key.lstrip()) + 2)
+    if "\n" in text:
+        return [f"{key}: |-", *(f"{indent}{line}".rstrip() for line in text.splitlines())]
+    rows, row = [], ""
+    for word in re.split(r"(?<=\S) (?=\S)", text):
+        if row and len(row) + len(word) > WIDTH - len(indent):
+            rows.append(row)
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+    rows.append(row)
+    if len(rows) == 1 and re.fullmatch(r"[\w./][^#:]*", text) and not text.endswith(" "):
+        return [f"{key}: {text}"]
+    return [f"{key}: >-", *(f"{indent}{row}" for row in rows)]

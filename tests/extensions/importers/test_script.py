@@ -1,0 +1,276 @@
+"""A stack file from a script: what its source and its `--help` say, and what one short trial shows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweepstack.cli.commands import init
+from sweepstack.config.stack_config import StackConfig
+from sweepstack.extensions.importers import script
+from sweepstack.extensions.importers.found import Found
+from sweepstack.onbox.common.errors import No, Unsure
+from tests.extensions.importers.support import project
+
+ARGPARSE = """\
+import argparse, json, os
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=0.1)
+p.add_argument("--seed", type=int, default=0)
+p.add_argument("-e", "--epochs", type=int, default=200)
+p.add_argument("--data-dir", default="data")
+p.add_argument("--output-dir", default="runs")
+p.add_argument("--amp", action="store_true")
+a = p.parse_args()
+os.makedirs(a.output_dir, exist_ok=True)
+assert a.epochs == 1, "a trial is short"
+with open(a.output_dir + "/metrics.jsonl", "w") as f:
+    f.write(json.dumps({"epoch": 0, "loss": 1.0, "note": "x"}) + "\\n")
+json.dump({"loss": 0.5}, open(a.output_dir + "/result.json", "w"))
+"""
+TYPER = """\
+import json
+import typer
+
+def main(learning_rate: float = 0.01, seed: int = 0, steps: int = 30):
+    json.dump({"acc": 0.5}, open("scores.json", "w"))
+
+typer.run(main)
+"""
+CLICK = """\
+import click, json
+
+@click.command()
+@click.option("--lr", default=0.3)
+@click.option("--model", type=click.Choice(["small", "large"]), required=True)
+@click.option("--amp/--no-amp", default=False)
+@click.option("--out", "out", default="model.json")
+def main(lr, model, amp, out):
+    json.dump({"acc": 0.5}, open(out, "w"))
+
+main()
+"""
+READS = """\
+import argparse, json
+p = argparse.ArgumentParser()
+p.add_argument("--seed", type=int, default=0)
+a = p.parse_args()
+json.dump({"acc": float(open("data.txt").read())}, open("res.json", "w"))
+"""
+TYRO = """\
+from dataclasses import dataclass
+import tyro
+
+@dataclass
+class Args:
+    learning_rate: float = 3e-4
+    seed: int = 1
+    total_steps: int = 1000
+    track: bool = False
+    env_id: str
+
+tyro.cli(Args)
+"""
+TRAINER = """\
+from dataclasses import dataclass, field
+from transformers import HfArgumentParser, TrainingArguments
+
+@dataclass
+class ModelArguments:
+    model_name: str = field(default="bert")
+    task: str = field(metadata={"help": "which"})
+
+model, training = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
+"""
+HYDRA = """\
+import hydra
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg): ...
+
+main()
+"""
+TYRO_HELP = """\
+usage: t.py [-h] [OPTIONS]
+
+╭─ options ───────────────────────────────────────╮
+│ -h, --help              show this help message  │
+│ --learning-rate FLOAT   (default: 0.0003)       │
+│ --seed INT              (default: 1)            │
+│ --track, --no-track     (default: False)        │
+│ --env-id STR            (required)              │
+╰─────────────────────────────────────────────────╯
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    return tmp_path
+
+
+def made(root: Path, text: str, *, yes: bool = True) -> str:
+    (root / "train.py").write_text(text)
+    assert init.command("it", sources=["train.py"], yes=yes) == 0
+    StackConfig.load(root, "it")
+    return (root / "stacks/Pulumi.it.yaml").read_text()
+
+
+def test_a_trial_shows_what_proves_a_cell_and_its_curve(root: Path) -> None:
+    text = made(root, ARGPARSE)
+    assert "run: python train.py --lr {lr} --seed {seed} --epochs {epochs} --output-dir {out}" in text
+    assert "base: {epochs: 200}" in text
+    assert "lr: [0.1, 0.03]" in text
+    assert "result.json: {load: json}" in text
+    assert 'metrics: {file: metrics.jsonl, x: epoch, "y": [loss]}' in text
+    assert "# edit" not in text
+    assert sorted(path.name for path in root.iterdir()) == ["Pulumi.yaml", "stacks", "train.py"]  # nothing is left here
+
+
+def test_nothing_is_run_without_a_yes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "ran").mkdir()
+    text = made(root, ARGPARSE + f"open({str(root / 'ran/it')!r}, 'w')\n", yes=False)
+    assert not list((root / "ran").iterdir())
+    assert "# edit: artifacts: names that stand in train.py, since nothing was run" in text
+    assert "result.json: {load: json}" in text
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sweepstack.extensions.importers.stack.answer", lambda question: "no")
+    assert init.command("two", sources=["train.py"]) == 0
+    assert not list((root / "ran").iterdir())
+    monkeypatch.setattr("sweepstack.extensions.importers.stack.answer", lambda question: "yes")
+    assert init.command("three", sources=["train.py"]) == 0
+    assert list((root / "ran").iterdir())  # the same code does run after a yes
+
+
+def test_a_script_that_writes_beside_itself_is_started_in_out(root: Path) -> None:
+    text = made(root, TYPER)
+    run = 'cd {out} && python "$OLDPWD"/train.py --learning-rate {learning_rate} --seed {seed} --steps {steps}'
+    assert f"run: {run}" in text
+    assert "scores.json: {load: json}" in text
+
+
+def test_one_that_reads_beside_itself_too_has_its_results_copied(root: Path) -> None:
+    (root / "data.txt").write_text("1")
+    text = made(root, READS)
+    assert "run: rm -rf res.json && python train.py --seed {seed} && cp -r res.json {out}/" in text
+    assert "slots: 1" in text
+
+
+def test_a_folder_that_ships_is_not_removed_for_a_result_in_it(root: Path) -> None:
+    (root / "data").mkdir()
+    (root / "data/in.txt").write_text("1")
+    text = made(root, READS.replace("data.txt", "data/in.txt").replace("res.json", "data/res.json"))
+    assert "run: rm -rf data/res.json && python train.py --seed {seed} && cp -r data/res.json {out}/" in text
+
+
+def test_a_script_that_fails_is_told(root: Path) -> None:
+    text = made(root, ARGPARSE.replace("a.epochs == 1", "False"))
+    assert "# edit: the trial of train.py did not end well (exit code 1: AssertionError: a trial is short)" in text
+
+
+def test_click(root: Path) -> None:
+    text = made(root, CLICK)
+    assert "run: python train.py --lr {lr} --model {model} --out {out}/model.json" in text
+    assert "base: {model: small}" in text
+    assert "model.json: {load: json}" in text
+
+
+def test_tyro_by_source_and_by_help(root: Path) -> None:
+    text = " ".join(made(root, TYRO, yes=False).split())
+    run = "python train.py --learning-rate {learning_rate} --seed {seed} --total-steps {total_steps} --env-id {env_id}"
+    assert run in text
+    assert "# not carried: train.py: --env-id: needed, and what it is can't be seen" in text
+    known = script.of_help(TYRO_HELP, script.Takes())
+    assert [(one.flag, one.default, one.needed) for one in known.options] == [
+        ("--learning-rate", 0.0003, False),
+        ("--seed", 1, False),
+        ("--track", False, False),
+        ("--env-id", None, True),
+    ]
+
+
+def test_the_help_that_argparse_and_typer_print(root: Path) -> None:
+    for text, flags in ((ARGPARSE, {"--lr", "--seed", "--epochs", "--data-dir", "--output-dir", "--amp"}),
+                        (TYPER, {"--learning-rate", "--seed", "--steps"})):  # fmt: skip
+        (root / "train.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "train.py", "--help"], cwd=root, capture_output=True, text=True, timeout=60
+        )
+        known = script.of_help(done.stdout, script.Takes())
+        assert {one.flag for one in known.options} == flags
+
+
+def test_the_parser_of_transformers(root: Path) -> None:
+    text = made(root, TRAINER, yes=False)
+    assert "--learning_rate {learning_rate} --seed {seed} --num_train_epochs {num_train_epochs}" in text
+    assert "--task {task} --output_dir {out}" in " ".join(text.split())
+
+
+def test_hydras_config(root: Path) -> None:
+    (root / "conf").mkdir()
+    (root / "conf/config.yaml").write_text("seed: 1\noptim: {lr: 0.01}\ntrainer: {max_epochs: 10}\ndata: ???\n")
+    text = " ".join(made(root, HYDRA, yes=False).split())
+    assert "python train.py optim.lr={optim_lr} seed={seed} trainer.max_epochs={trainer_max_epochs}" in text
+    assert "data={data} hydra.run.dir={out}" in text
+
+
+def test_a_sweep_gets_the_script_of_another_from(root: Path) -> None:
+    (root / "my.py").write_text(CLICK.replace("--lr", "--learning-rate"))
+    (root / "cells.csv").write_text("learning_rate,model\n0.1,small\n0.2,large\n")
+    assert init.command("it", sources=["cells.csv", "my.py"]) == 0
+    run = StackConfig.load(root, "it").job.run
+    assert run == "python my.py --learning-rate {learning_rate} --model {model} --out {out}/model.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def f(:\n", r"train\.py:1: invalid syntax"),
+        ("import ray\n", r"train\.py: no param_space"),
+    ],
+)
+def test_what_does_not_read_is_refused_and_nothing_written(text: str, why: str, root: Path) -> None:
+    (root / "train.py").write_text(text)
+    with pytest.raises(No, match=why):
+        init.command("it", sources=["train.py"])
+    assert not list((root / "stacks").iterdir())
+
+
+def test_what_goes_with_from(root: Path) -> None:
+    with pytest.raises(Unsure, match="--from goes with NAME"):
+        init.command(None, sources=["a.py"])
+    with pytest.raises(Unsure, match="--yes with --from"):
+        init.command("it", yes=True)
+    with pytest.raises(No, match=r"nope\.yaml: no such file"):
+        init.command("it", sources=["nope.yaml"])
+
+
+def test_the_document(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "s.yaml").write_text(
+        "program: a.py\nmethod: grid\nparameters: {a: {values: [1]}}\nearly_terminate: {type: x}\n"
+    )
+    assert init.command("it", sources=["s.yaml"], json=True) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["not_carried"] == [
+        {"file": "s.yaml", "line": 4, "what": "early_terminate: runs are not stopped early by x"}
+    ]
+    assert (said["kind"], said["cells"], said["files"]) == ("W&B sweep", 1, [])
+
+
+def test_names_that_a_stack_file_has_for_itself() -> None:
+    found = Found("x", "x")
+    assert [found.name(name) for name in ("lr", "optim.lr", "optim-lr", "name", "out", "3d", "lr")] == [
+        "lr",
+        "optim_lr",
+        "optim_lr_2",
+        "p_name",
+        "p_out",
+        "p_3d",
+        "lr",
+    ]
