@@ -39,6 +39,7 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     if target.root != here and here.is_relative_to(target.root):
         found.job.setdefault("workdir", os.path.relpath(here, target.root))
     written.settle(found)
+    written.scored(found, seen)
     text = written.stack_text(target.stack, found, seen.artifacts, seen.metrics, seen.edit)
     if not target.file.create(text):
         again = [f"pulumi preview --stack {target.stack}"]

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from sweepstack.config.file import Document
-from sweepstack.extensions.importers.found import Found, param, product, quoted
+from sweepstack.extensions.importers.found import Found, param, product, quoted, searches
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 HARMLESS = ("name", "project", "entity", "description", "program", "method", "parameters", "metric", "command")
@@ -49,6 +49,8 @@ def read(document: Document) -> Found:
     if method not in ("grid", "random", "bayes"):
         found.lose(line, f"method: {method} is none that W&B's own tool documents")
     for key, value in data.items():
+        if key == "early_terminate" and _stops(found, value):
+            continue
         if key in LOSSES:
             kind = value.get("type", "a rule") if isinstance(value, dict) else "a rule"
             found.lose(document.line((key,)), f"{key}: {LOSSES[key].format(type=kind)}")
@@ -146,6 +148,24 @@ def _search(found: Found, document: Document, method: str, drawn: dict[str, Any]
         if "target" in metric:
             found.lose(document.line(("metric", "target")), "metric.target: the sweep does not end at a value")
     found.search, found.grid = search, {}
+
+
+def _stops(found: Found, rule: Any) -> bool:
+    """W&B's hyperband as asha, where the cells are drawn by a metric: its brackets are the rungs."""
+    if not isinstance(rule, dict) or rule.get("type") != "hyperband" or "metric" not in found.search or not searches():
+        return False
+    eta = int(rule.get("eta", 3))
+    if "min_iter" in rule:
+        rungs = [rule["min_iter"] * eta**power for power in range(4)]
+    elif "max_iter" in rule and "s" in rule:
+        rungs = sorted(rule["max_iter"] // eta**power for power in range(1, int(rule["s"]) + 1))
+    else:
+        return False
+    found.search["stop"] = {"rule": "asha", "rungs": rungs, "factor": eta}
+    found.note(
+        f"early_terminate: hyperband counts logged lines; here asha at {', '.join(map(str, rungs))} of metrics.x"
+    )
+    return True
 
 
 def _first(found: Found, document: Document, cap: int) -> None:

@@ -7,17 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweepstack.config.model import SweepConfig
-from sweepstack.extensions.importers.found import Found, Lost
+from sweepstack.extensions.importers.found import Found, Lost, searches
+from sweepstack.extensions.importers.trial import Seen
 
 WIDTH = 110
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity")
-
-
-def searches() -> bool:
-    """Whether this version's stack files can draw cells."""
-    return "search" in SweepConfig.model_fields
 
 
 def settle(found: Found) -> None:
@@ -32,6 +27,18 @@ def settle(found: Found) -> None:
                 found.fixed[name] = ends[0]
         found.lost.append(Lost(found.file, 0, "cells are not drawn: every combination of the values is a cell"))
         found.search = {}
+
+
+def scored(found: Found, seen: Seen) -> None:
+    """Has `metrics` name the column that a search goes by; what is not seen is left to a person."""
+    metric = found.search.get("metric")
+    if metric is None or metric in (seen.metrics or {}).get("y", ()):
+        return
+    known = seen.metrics or {"file": "metrics.jsonl", "x": "step", "y": []}
+    seen.metrics = {**known, "y": [*known["y"], metric]}
+    seen.edit.append(
+        f"metrics: the search goes by {metric}: a line of JSON a step in {{out}}/{known['file']} has to say it"
+    )
 
 
 def stack_text(

@@ -45,6 +45,10 @@ def imported(root: Path, name: str, stack: str = "it") -> str:
 def test_it_is_a_good_stack_file_and_names_what_it_lacks(name: str, root: Path) -> None:
     text = imported(root, name)
     lost = [line for line in text.splitlines() if line.startswith("# not carried: ")]
+    if name == "w6-bayes.yaml" and "search" in SweepConfig.model_fields:
+        assert "stop: {rule: asha, rungs: [3, 6, 12, 24], factor: 2}" in text
+        assert not lost
+        return
     for words in LACKS.get(name, ()):
         assert any(words in line for line in lost), (words, lost)
     known = LACKS.get(name, ())
