@@ -299,6 +299,22 @@ def two_mistakes() -> str:
     raise SystemExit(f"{name} has no `cpu: ` or no `[local]` to misspell")
 
 
+def formats_page() -> str:
+    """docs/formats.md with its two tables made anew from the extension's own; prose stays."""
+    from sweepstack.extensions.formats.table import CAUGHT, DAMAGES, FORMATS
+
+    rows = [
+        (f"`{name}`", one.judge, f"`{one.extra}`" if one.extra else "", one.proved, one.unseen)
+        for name, one in FORMATS.items()
+    ]
+    first = table(
+        ("`load`", "who judges", "extra", "what is proved, beside the digest", "what the format can't show"), rows
+    )
+    second = table(("file or folder", *DAMAGES), ((f"`{name}`", *words.split()) for name, words in CAUGHT.items()))
+    page, made = (DOCS / "formats.md").read_text(encoding="utf-8"), iter((first, second))
+    return re.sub(r"(?:^\|.*\n)+", lambda _: next(made), page, flags=re.MULTILINE)
+
+
 def policy_page() -> str:
     """docs/policy.md with its table of keys made anew from the model; prose stays."""
     from sweepstack.config.policy import Policy
@@ -359,6 +375,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "adr/README.md": decisions_page,
     "stack-config.md": stack_config_page,
     "policy.md": policy_page,
+    "formats.md": formats_page,
     "../README.md": readme_page,
     **template(),
     **{name: functools.partial(with_version, name) for name in ("_index.md", "installation-configuration.md")},

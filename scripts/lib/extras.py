@@ -9,9 +9,13 @@ from pathlib import Path
 
 from scripts.lib.errors import SetupError
 
+LOADERS = ("flax", "gguf", "hdf5", "image", "onnx", "orbax", "parquet", "skops", "tensorboard", "zarr")
+"""Those by which artifacts are read; `load: keras` needs hdf5."""
+HEAVY = ("orbax",)
+"""What `--dev` leaves out: 66 MB. `--trainer` brings it, too."""
 ASKED_FOR = {
     "kubernetes": r"\bkubernetes\b",
-    "parquet": r"\bload:\s*[\"']?parquet\b",
+    **{name: rf"\bload:\s*[\"']?{'(hdf5|keras)' if name == 'hdf5' else name}\b" for name in LOADERS},
     "runpod": r"\brunpod\b",
     "s3": r"s3://",
     "vastai": r"\bvastai\b",
@@ -44,7 +48,7 @@ def asked_for(files: Iterable[Path]) -> list[str]:
 
 def wanted(root: Path, stacks: Iterable[Path] | None, named: Iterable[str], *, every: bool) -> list[str]:
     """The extras to install, in brackets, as pip writes them: those that are named, and those of the stack files, by
-    default of each in stacks/. `every`: all that there are.
+    default of each in stacks/. `every`: all that there are but HEAVY.
 
     Raises:
         SetupError: there is no such extra.
@@ -53,5 +57,5 @@ def wanted(root: Path, stacks: Iterable[Path] | None, named: Iterable[str], *, e
     if unknown := sorted(set(named) - set(there)):
         raise SetupError(f"there is no extra {', '.join(unknown)}; there are: {', '.join(there)}")
     files = sorted((root / "stacks").glob("*.yaml")) if stacks is None else stacks
-    found = there if every else sorted({*named, *asked_for(files)})
+    found = [extra for extra in there if extra not in HEAVY] if every else sorted({*named, *asked_for(files)})
     return [f"[{extra}]" for extra in found]

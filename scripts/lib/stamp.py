@@ -19,13 +19,22 @@ from scripts.lib.python_env import installed_version
 
 SCHEMA = 1
 PROOF = {
+    "[flax]": "msgpack",
+    "[gguf]": "gguf",
+    "[hdf5]": "h5py",
+    "[image]": "pillow",
     "[kubernetes]": "kubernetes",
+    "[onnx]": "onnx",
+    "[orbax]": "tensorstore",
     "[parquet]": "pyarrow",
     "[report]": "bokeh",
     "[runpod]": "runpod",
     "[s3]": "boto3",
     "[sign]": "cryptography",
+    "[skops]": "skops",
+    "[tensorboard]": "tensorboard",
     "[vastai]": "vastai_sdk",
+    "[zarr]": "zarr",
     "browser": "playwright",
     "dev": "pytest",
     "examples": "scikit_learn",

@@ -25,12 +25,14 @@ from sweepstack.config.file import Document, Loc
 from sweepstack.config.model import SweepConfig
 from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, quoted_value, shape_at
 from sweepstack.config.secrets import ENV_NAME, RawMistakes, may_be_a_value, secrets_in
-from sweepstack.config.types import relative_file
+from sweepstack.config.types import artifact_path, relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
-from sweepstack.core.extensions import module_of
+from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.loader_names import CORE, FOLDERS, LOADERS
 from sweepstack.core.roster import Roster
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.loaders.base import FILE
+from sweepstack.onbox.common.groups import WILD, is_group
 from sweepstack.onbox.common.placeholders import PLACEHOLDER, own_file
 
 _UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
@@ -126,8 +128,22 @@ def _artifacts(values: dict[str, Any]) -> RawMistakes:
             if folder.casefold() in files:
                 yield ("artifacts", path), f"{files[folder.casefold()]} would be both a file and a folder", None
     for path, artifact in _mapping(values.get("artifacts")).items():
-        for key, fix in _loader(_mapping(artifact)):
+        for key, fix in (*_takes(str(path), _mapping(artifact)), *_loader(_mapping(artifact))):
             yield ("artifacts", path, key), fix, None
+
+
+def _takes(path: str, artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Files for a loader of folders, folders for one of files, and a loader that is not installed."""
+    load = str(artifact.get("load"))
+    if load in FOLDERS and not path.endswith("/"):
+        yield "load", f"{load} is for a folder: end its name with a slash, such as {path}/"
+    elif path.endswith("/") and load in LOADERS and load not in FOLDERS | {"command"}:
+        taken = ", ".join(one for one in LOADERS if one in FOLDERS)
+        yield "load", f"{load} is for a file, and {path} is a folder; for a folder: {taken} or command"
+    elif load in LOADERS and load not in CORE and module_of("formats", "table") is None:
+        yield "load", f"{load} belongs to {not_here('formats')}"
+    if path.endswith("/") and isinstance(artifact.get("finite"), list | tuple):
+        yield "finite", "of a folder require or report; what may be infinite by design: infinite"
 
 
 def _loader(artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -250,15 +266,20 @@ def _own_files(values: dict[str, Any], roster: Roster) -> RawMistakes:
         others = [other for at, other in files.items() if at != loc and at[0] == loc[0]]
         for cell in roster.cells:
             own, *rest = (own_file(one, cell.name, cell.params) for one in (path, *others))
-            fix = _no_file(own) or next((_clash(own, one) for one in rest if _clash(own, one)), "")
+            fix = _no_file(own, path if loc[0] == "artifacts" else "") or next(
+                (_clash(own, one) for one in rest if _clash(own, one)), ""
+            )
             if fix:
                 yield loc, f"is {own!r} in {cell.name}; {fix}", None
                 break
 
 
-def _no_file(path: str) -> str:
+def _no_file(path: str, written: str) -> str:
+    """What is wrong with the name that an artifact, `written` so in the stack file, has in a cell."""
+    if is_group(written) and [path.count(char) for char in WILD] != [written.count(char) for char in WILD]:
+        return "a value with * or ? can't stand in the name of an artifact"
     try:
-        relative_file(path)
+        (artifact_path if is_group(written) else relative_file)(path)
     except PydanticCustomError as error:
         return error.message()
     return ""

@@ -13,6 +13,7 @@ from sweepstack.config.override import AcceptedFact, FactName, Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
 from sweepstack.config.secrets import quotable
 from sweepstack.config.types import (
+    ArtifactPath,
     BoxKey,
     Count,
     CountOrZero,
@@ -194,7 +195,8 @@ class Artifact(Shape):
 
     anchor: ClassVar[str] = "artifacts"
     load: Loader
-    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, `parquet`, or `command`: your own check"""
+    """`torch`, `safetensors`, `npz`, `npy`, `csv`, `json`, `parquet`; one of [these formats](formats.md), such as `hf`,
+    `lightning`, `jsonl`, `gguf`; or `command`: your own check"""
     keys: Names = ()
     """names that the file must hold: arrays, tensors, columns, top-level keys"""
     finite: FiniteRule = "require"
@@ -326,7 +328,7 @@ class SweepConfig(Shape):
     """what a cell runs: [job](#job)"""
     cells: CellsConfig
     """which cells there are: [cells](#cells)"""
-    artifacts: Annotated[dict[FilePath, Artifact], AfterValidator(at_least_one("file that proves a cell"))]
+    artifacts: Annotated[dict[ArtifactPath, Artifact], AfterValidator(at_least_one("file that proves a cell"))]
     """the files that prove a cell: [artifacts](#artifacts)"""
     metrics: Metrics | None = None
     """which file holds a cell's curve: [metrics](#metrics)"""

@@ -16,6 +16,7 @@ from sweepstack.config.secrets import quotable
 from sweepstack.core.bucket_address import SCHEME, S3Address
 from sweepstack.core.records import BoxName
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.nodes import PEER
 from sweepstack.onbox.common.units import parse_duration, parse_size
 
@@ -133,11 +134,23 @@ def relative_file(path: str) -> str:
     if not path or "" in parts or "." in parts or not path.isprintable():
         raise wrong("a plain relative path, such as checkpoints/best.pt")
     if any(character in path for character in "*?"):
-        raise wrong("the name of one file; patterns are not supported")
+        raise wrong("the name of one file; patterns are for artifacts")
     if any(len(part.encode(errors="surrogateescape")) > _LONGEST_NAME for part in parts):
         raise wrong(f"names of at most {_LONGEST_NAME} bytes between the slashes: no file system takes longer ones")
     if path in _RESERVED_FILES:
         raise wrong(f"another name: {path} is written by sweepstack")
+    return path
+
+
+def artifact_path(path: str) -> str:
+    """`path`, if it names a file, a folder or a pattern of these below a cell's folder; else raises with the reason."""
+    if not is_group(path):
+        return relative_file(path)
+    if "**" in path or "[" in path:
+        raise wrong(
+            "a pattern of * and ?, each within one part of the path; a folder, such as model/, means all below it"
+        )
+    relative_file(re.sub(r"[*?]", "x", path.removesuffix("/")))
     return path
 
 
@@ -259,6 +272,7 @@ DurationText = Annotated[str, _text("a duration with its unit, such as 10m", _du
 LeaseText = Annotated[str, _text("a duration of 10m or more, such as 2h, or none", _lease)]
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
+ArtifactPath = Annotated[str, AfterValidator(artifact_path)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(one_or_more)]
 FiniteRule = Annotated[Literal["require", "report"] | tuple[str, ...], BeforeValidator(_finite_rule)]
 Flag = Annotated[bool, BeforeValidator(_flag)]

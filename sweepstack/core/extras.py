@@ -13,7 +13,17 @@ from importlib.util import find_spec
 from sweepstack.core.extensions import module_of
 from sweepstack.core.paths import installed
 
-MODULES = {"parquet": "pyarrow", "report": "bokeh", "s3": "boto3", "sign": "cryptography"}
+MODULES = {
+    "flax": "msgpack",
+    "hdf5": "h5py",
+    "image": "PIL",
+    "orbax": "tensorstore",
+    "parquet": "pyarrow",
+    **{name: name for name in ("gguf", "onnx", "skops", "tensorboard", "zarr")},
+    "report": "bokeh",
+    "s3": "boto3",
+    "sign": "cryptography",
+}
 """Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module: the package
 of the adapter says `SDK = True`."""
 

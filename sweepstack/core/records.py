@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from sweepstack.core.choices import choice
-from sweepstack.core.loader_names import Loader
+from sweepstack.core.loader_names import LOADERS, Loader
 from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
 from sweepstack.onbox.common.canonical import DIGEST, digest_of
@@ -121,29 +121,16 @@ Strictness = Annotated[
 
 
 class ArtifactSpec(Record):
-    """A file that a cell must leave behind, and how it is proved good.
+    """A file that a cell must leave behind, or several by one name (`onbox.common.groups`), and how it is proved good.
 
     What came later is left out of what is written where there is none, so that digests stay what they were.
     """
 
     path: str
-    """its path in the folder of a cell"""
+    """its path in the folder of a cell; or a folder (`model/`), or a pattern (`shards-*.tar`, `checkpoint-*/`)"""
     load: Annotated[
         Loader,
-        choice(
-            "Loader",
-            "How a file is read.",
-            {
-                "torch": "as a checkpoint of PyTorch",
-                "safetensors": "as safetensors",
-                "json": "as JSON",
-                "npz": "as an archive of arrays of NumPy",
-                "npy": "as one array of NumPy",
-                "csv": "as a table of text",
-                "parquet": "as a table of Parquet",
-                "command": "by the user's own check",
-            },
-        ),
+        choice("Loader", "How a file is read.", LOADERS),
     ]
     """how it is read"""
     keys: tuple[str, ...] = ()
@@ -333,6 +320,18 @@ class ReceiptFile(Record):
     verdict: str
 
 
+class ReceiptGroup(Record):
+    """An artifact of several files as verifying found it: its name in this cell, such as `checkpoint-*/`, how many
+    files and bytes, and a digest over their sorted list, (path, size, SHA-256) of each. `verdict`: as of a file."""
+
+    path: str
+    loader: str
+    files: int
+    size: int
+    digest: Digest
+    verdict: str
+
+
 class ReceiptCell(Record):
     """A cell as verifying found it; the box that sealed it, and the manifest's digest where there is one.
 
@@ -352,6 +351,7 @@ class ReceiptCell(Record):
     reasons: tuple[str, ...]
     earlier: bool = later(False)
     aside: Digest | None = later(None)
+    groups: tuple[ReceiptGroup, ...] = later(())
 
     @property
     def has_result(self) -> bool:

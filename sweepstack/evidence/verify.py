@@ -2,7 +2,8 @@
 
 A cell is `verified` when its pulled manifest is this cell's and this config's, was sealed by a box of this sweep, is
 the seal that a journal records last, and its folder holds exactly the manifest's files, each with its size and digest,
-each artifact loading with its keys and with finite numbers. Nothing else verifies a cell: no log line, exit code or
+each artifact loading with its keys and with finite numbers; one of several files with a file at least, and its folder
+loading as a whole. Nothing else verifies a cell: no log line, exit code or
 file name. A cell that no reader came to an answer about stays `sealed`: neither good nor proved bad. Where its reader
 does not take such a file, it is `unsupported`: that is final, and nothing against the file.
 
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import tee
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -43,9 +45,11 @@ from sweepstack.core.records import (
     ReceiptBox,
     ReceiptCell,
     ReceiptFile,
+    ReceiptGroup,
 )
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import collect
+from sweepstack.evidence.artifact_groups import Group, groups_of, member_of
 from sweepstack.evidence.cell_store import Copies, Folder, Known, each
 from sweepstack.evidence.file_index import write_index
 from sweepstack.evidence.manifest import (
@@ -58,12 +62,13 @@ from sweepstack.evidence.manifest import (
 )
 from sweepstack.evidence.seal_resolution import ReadBox, StateAndReason, SweepJournals, sweep_journals
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.loaders.base import LoadResult, Reader, some
+from sweepstack.loaders.base import LoadResult, Reader, Spec, some
 from sweepstack.loaders.command import CODE
 from sweepstack.loaders.pool import FileToRead, WorkersBroken, deadline_for, read_all
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
+from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import spell_bytes
 
@@ -148,7 +153,9 @@ class _Copy:
     manifest: Manifest | None = None
     digest: str | None = None
     standing: StateAndReason | None = None
-    specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
+    specs: Mapping[str, Spec | None] = field(default_factory=dict)
+    """How each file is read by itself; None: by its digest."""
+    groups: list[Group] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     read: dict[str, LoadResult] = field(default_factory=dict)
 
@@ -168,7 +175,12 @@ class _Copy:
     @property
     def unknown(self) -> bool:
         """Whether a reader of one of its files came to no answer."""
-        return any(result.unknown for result in self.read.values())
+        return any(result.unknown for _, result in self.results())
+
+    def results(self) -> Iterator[tuple[str, LoadResult]]:
+        """What reading found of each file, and of each folder as a whole."""
+        yield from self.read.items()
+        yield from (item for group in self.groups for item in group.read.items())
 
 
 def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOutcome:
@@ -197,7 +209,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     found = sorted((_verdict(request, copy) for copy in copies), key=lambda cell: cell.name)
     cells = _with_aside(request, found, journals, specs, reader)
     receipt = Receipt(
-        schema=LATER if any(cell.state in LATER_STATES or cell.earlier or cell.aside for cell in cells) else SCHEMA,
+        schema=LATER if any(_is_later(cell) for cell in cells) else SCHEMA,
         identity=request.identity,
         stack=request.stack,
         roster_digest=request.roster.digest,
@@ -230,6 +242,11 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyOu
     as_sealed = sorted(c.cell.name for c in copies if states[c.cell.name] == "damaged" and not c.differs)
     notes = doubts(cells, request.roster, journals)
     return VerifyOutcome(receipt, digest, unexpected, unknown, network, clock.stages, differing, as_sealed, notes)
+
+
+def _is_later(cell: ReceiptCell) -> bool:
+    """Whether it says what an earlier version does not know."""
+    return cell.state in LATER_STATES or bool(cell.earlier or cell.aside or cell.groups)
 
 
 def _differing(
@@ -322,8 +339,10 @@ def _look(
         StateAndReason("damaged", problem) if problem else journals.copy_problem(cell.name, manifest, copy.digest)
     )
     if copy.counts:
-        copy.specs = own_specs(specs, cell, manifest)
-        copy.reasons += _folder_reasons(copy.folder, manifest, copy.specs)
+        own = own_specs(specs, cell, manifest)
+        copy.groups = groups_of(own, manifest)
+        copy.specs = member_of(copy.groups) | {path: spec for path, spec in own.items() if not is_group(path)}
+        copy.reasons += _folder_reasons(copy.folder, manifest, own, copy.groups)
     return copy
 
 
@@ -335,11 +354,14 @@ def own_specs(specs: Mapping[str, ArtifactSpec], cell: Cell, manifest: Manifest)
     return dict(zip(named, specs.values(), strict=True))
 
 
-def _folder_reasons(folder: Folder, manifest: Manifest, specs: Mapping[str, ArtifactSpec]) -> list[str]:
+def _folder_reasons(
+    folder: Folder, manifest: Manifest, specs: Mapping[str, ArtifactSpec], groups: Sequence[Group]
+) -> list[str]:
     named = {file.path: file for file in manifest.files}
+    sealed = named.keys() | {group.path for group in groups if group.units}
     reasons = [f"{printable(path)} is not in its manifest" for path in sorted(folder.files.keys() - {MANIFEST, *named})]
     reasons += [f"{path} is not there" for path in sorted(named.keys() - folder.files.keys())]
-    reasons += [f"{path} was not sealed with it" for path in sorted(specs.keys() - named.keys())]
+    reasons += [f"{path} was not sealed with it" for path in sorted(specs.keys() - sealed)]
     if LOG not in named:
         reasons.append(f"{LOG} was not sealed with it")
     return reasons
@@ -354,7 +376,8 @@ def _read(
 ) -> None:
     """Reads the files of all copies that count, while the next copies are still being looked at."""
     said = VerifyProgress(progress)
-    jobs: dict[str, tuple[_Copy, FileEntry]] = {}
+    jobs: dict[int, tuple[FileToRead, _Copy, str, dict[str, LoadResult]]] = {}
+    """By its identity: the job, the copy, the file or folder, and where its result goes."""
     check = request.check.root if request.check else None
 
     def here(copy: _Copy) -> dict[str, str]:
@@ -365,21 +388,33 @@ def _read(
     def work() -> Iterator[FileToRead]:
         ours, theirs = tee(looked)
         for copy, paths in zip(ours, each(request.store.copies, here, theirs), strict=True):
-            for file in _wanted(copy):
-                path = paths[file.path]
-                jobs[path] = (copy, file)
+            wanted = _wanted(copy)
+            for file in wanted:
+                job = FileToRead(paths[file.path], copy.specs.get(file.path), file.sha256, file.size, check)
+                jobs[id(job)] = (job, copy, file.path, copy.read)
                 said.to_read += file.size
-                yield FileToRead(path, copy.specs.get(file.path), file.sha256, file.size, check)
+                yield job
+            sizes = {file.path: file.size for file in wanted}
+            for group in copy.groups:
+                for unit, members in group.folders:
+                    if not all(unit + member in sizes for member in members):
+                        continue  # a file is missing, and that is said
+                    place = paths[unit + members[0]].removesuffix(members[0])
+                    size = sum(sizes[unit + member] for member in members)
+                    job = FileToRead(place, group.spec, None, size, check, members)
+                    jobs[id(job)] = (job, copy, unit, group.read)
+                    yield job
         clock.lap("folders")
 
     def read(job: FileToRead, count: int) -> None:
-        said.read(jobs[job.path][0].cell.name, count)
+        if not job.members:
+            said.read(jobs[id(job)][1].cell.name, count)
 
     results = read_all(work(), reader=reader, workers=request.workers, seconds=request.seconds, progress=read)
     try:
         for job, result in results:
-            copy, file = jobs[job.path]
-            copy.read[file.path] = result
+            _, _, path, place = jobs[id(job)]
+            place[path] = result
             for stage, seconds in result.stages.items():
                 clock.stages[f"worker.{stage}"] = clock.stages.get(f"worker.{stage}", 0.0) + seconds
     except WorkersBroken as error:
@@ -399,17 +434,20 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
     manifest = copy.manifest
     reasons, untold, unsupported, notes = list(copy.reasons), list[str](), list[str](), list[str]()
     files: list[ReceiptFile] = []
+    groups: tuple[ReceiptGroup, ...] = ()
     if copy.counts and manifest is not None:
         for file in sorted(manifest.files, key=lambda file: file.path):
-            result = copy.read.get(file.path)
-            files.append(_file(file, result, copy.specs.get(file.path), request.check))
-            if result is not None and result.unknown:
-                untold += [f"could not tell: {file.path} {reason}" for reason in result.reasons]
-            elif result is not None and result.unsupported:
-                unsupported += [f"{file.path} {reason}" for reason in result.reasons]
-            elif result is not None:
-                reasons += [f"{file.path} {reason}" for reason in result.reasons]
-                notes += [f"{file.path}: {_reported(note)}" for note in result.notes]
+            files.append(_file(file, copy.read.get(file.path), copy.specs.get(file.path), request.check))
+        verdicts = {file.path: file.verdict for file in files}
+        groups = tuple(group.record(manifest.files, verdicts) for group in copy.groups)
+        for path, result in sorted(copy.results(), key=itemgetter(0)):
+            if result.unknown:
+                untold += [f"could not tell: {path} {reason}" for reason in result.reasons]
+            elif result.unsupported:
+                unsupported += [f"{path} {reason}" for reason in result.reasons]
+            else:
+                reasons += [f"{path} {reason}" for reason in result.reasons]
+                notes += [f"{path}: {_reported(note)}" for note in result.notes]
         if manifest.skipped:
             notes.append(f"left out: {some([f'{path} is a {what}' for path, what in manifest.skipped])}")
         notes += [_hollow(file, manifest.sparse[file.path]) for file in manifest.files if _is_hollow(file, manifest)]
@@ -439,6 +477,7 @@ def _verdict(request: VerifyRequest, copy: _Copy) -> ReceiptCell:
         files=tuple(files),
         reasons=tuple(reasons + notes),
         earlier=earlier,
+        groups=groups,
     )
 
 
@@ -458,9 +497,7 @@ def _reported(note: str) -> str:
     return f"{note}, reported only" if "non-finite" in note else note
 
 
-def _file(
-    file: FileEntry, result: LoadResult | None, spec: ArtifactSpec | None, check: CheckCode | None
-) -> ReceiptFile:
+def _file(file: FileEntry, result: LoadResult | None, spec: Spec | None, check: CheckCode | None) -> ReceiptFile:
     loader: str | None = spec.load if spec else None
     if spec is not None and spec.load == "command" and check is not None:
         loader = f"command {check.digest}"
@@ -507,7 +544,7 @@ def _reader(request: VerifyRequest) -> Reader:
     return "torch"
 
 
-WEIGHTS = ("torch", "safetensors", "npz", "npy")
+WEIGHTS = ("torch", "safetensors", "npz", "npy", "lightning", "gguf", "onnx", "hdf5", "keras", "skops", "flax")
 """Loaders of files that hold what a training run ends with."""
 
 

@@ -33,6 +33,7 @@ from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import write_json_atomically
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
+from sweepstack.onbox.common.groups import is_there
 from sweepstack.onbox.common.locks import take
 from sweepstack.onbox.common.xdg import cache_folder
 
@@ -189,7 +190,7 @@ def _run(
         if done.ended:
             why = f"{done.ended} after {done.seconds:.1f} s"
             raise SmokeFailed(_failure(smoke, done.command, why, done.log))
-        missing = tuple(path for path in smoke.artifacts if not (done.out / path).is_file())
+        missing = tuple(path for path in smoke.artifacts if not is_there(done.out, path))
         return Passed(at=datetime.now(UTC), seconds=round(done.seconds, 3), missing=missing)
 
 

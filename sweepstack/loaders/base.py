@@ -203,6 +203,48 @@ def open_file(path: str) -> Iterator[OpenFile]:
         os.close(descriptor)
 
 
+@dataclass
+class Folder:
+    """A folder below which exactly the files `members` are to lie. `size`: of all, in bytes, after `look`."""
+
+    path: str
+    members: tuple[str, ...]
+    size: int = 0
+    _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def file(self, member: str) -> str:
+        """The path of one of its files."""
+        return os.path.join(self.path, member)
+
+    def look(self) -> None:
+        """Raises Unreadable where it holds other files, or one that is no plain file of its own."""
+        there = {
+            os.path.relpath(os.path.join(top, name), self.path)
+            for top, folders, names in os.walk(self.path)
+            for name in (*names, *(one for one in folders if os.path.islink(os.path.join(top, one))))
+        }
+        if other := there - {*self.members}:
+            raise Unreadable(f"holds {some(sorted(other))}, which was not sealed with it")
+        for member in self.members:
+            try:
+                with open_file(self.file(member)) as opened:
+                    self._seen[member] = opened.size, opened.mtime_ns
+            except Unreadable as error:
+                raise Unreadable(f"{printable(member)} {error}") from None
+        self.size = sum(size for size, _ in self._seen.values())
+
+    def size_of(self, member: str) -> int:
+        """In bytes, of a file that was looked at."""
+        return self._seen[member][0]
+
+    def check_unchanged(self) -> None:
+        """Raises Unreadable when a file was written to since it was looked at."""
+        for member, seen in self._seen.items():
+            with open_file(self.file(member)) as opened:
+                if (opened.size, opened.mtime_ns) != seen:
+                    raise Unreadable(f"{printable(member)} changed while it was read")
+
+
 def plural(count: int, word: str) -> str:
     """`1 tensor`, `3 tensors`, `1,000 tensors`."""
     return f"{count:,} {word}" + ("" if count == 1 else "s")

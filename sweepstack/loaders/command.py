@@ -22,7 +22,7 @@ from pathlib import Path
 from sweepstack.core.printable import printable
 from sweepstack.core.signals import signal_name
 from sweepstack.loaders import confine
-from sweepstack.loaders.base import FILE, Content, NoAnswer, OpenFile, Unreadable
+from sweepstack.loaders.base import FILE, Content, Folder, NoAnswer, OpenFile, Unreadable
 from sweepstack.loaders.scan import Region, Scan
 from sweepstack.onbox.common.dataclass import dataclass
 
@@ -44,9 +44,9 @@ class Check:
 
 
 class CommandFile:
-    """A file that a command judges. Raises NoAnswer when it may not or can't be run here."""
+    """A file, or a folder, that a command judges. Raises NoAnswer when it may not or can't be run here."""
 
-    def __init__(self, file: OpenFile, run: str | None, trust: bool, check: Check | None) -> None:
+    def __init__(self, file: OpenFile | Folder, run: str | None, trust: bool, check: Check | None) -> None:
         if not run or not trust:
             raise NoAnswer(
                 "is to be judged by a command that the stack file does not trust: it needs run and trust: true"

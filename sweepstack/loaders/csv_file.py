@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import math
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
+from io import FileIO
+from typing import BinaryIO, cast
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import NO_NUMBER, Bad, Content, NonFinite, OpenFile, Unreadable, beyond, plural, some
@@ -17,6 +21,21 @@ from sweepstack.onbox.common.dataclass import dataclass, field
 MAX_FIELD = 1 << 20
 """Characters of one field."""
 MAX_COLUMNS = 100_000
+
+
+NO_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading an `unpacked` file raises where it is cut or damaged."""
+
+
+def unpacked(file: OpenFile) -> BinaryIO:
+    """A file from its beginning on, unpacked where it is a gzip: its CRC is met at the end."""
+    handle = os.fdopen(os.dup(file.fd), "rb")
+    handle.seek(0)
+    if file.size < 2 or file.read(0, 2) != b"\x1f\x8b":
+        return handle
+    opened = gzip.GzipFile(fileobj=handle)
+    opened.myfileobj = cast(FileIO, handle)  # closed with it
+    return cast(BinaryIO, opened)
 
 
 @dataclass
@@ -33,9 +52,10 @@ class Column:
 
 @dataclass
 class CsvFile:
-    """A CSV file: UTF-8, commas, `"` as quote, the first row names the columns. Read row by row."""
+    """A CSV file: UTF-8, commas, `"` as quote, the first row names the columns. Read row by row, also of a gzip."""
 
     file: OpenFile
+    separator: str = ","
     regions: tuple[Region, ...] = field(default=())
 
     def content(self, scanned: Scan) -> Content:
@@ -78,17 +98,17 @@ class CsvFile:
         if gaps:
             total = sum(column.empty for column in gaps)
             found.notes.append(f"{total:,} empty ({some([column.name for column in gaps])})")
-        if len(columns) == 1 and any(mark in columns[0].name for mark in ";\t"):
-            found.notes.append(f"its one column is {printable(columns[0].name)!r}: commas are what separates columns")
+        if len(columns) == 1 and any(mark in columns[0].name for mark in ";\t" if mark != self.separator):
+            said = "tabs" if self.separator == "\t" else "commas"
+            found.notes.append(f"its one column is {printable(columns[0].name)!r}: {said} are what separates columns")
         return found
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """(line in which it ends, fields) of each row that is not blank."""
         csv.field_size_limit(MAX_FIELD)
-        with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-            handle.seek(0)
+        with unpacked(self.file) as handle:
             text = io.TextIOWrapper(handle, encoding="utf-8-sig", errors="strict", newline="")
-            reader = csv.reader(text, strict=True)
+            reader = csv.reader(text, strict=True, delimiter=self.separator)
             try:
                 for row in reader:
                     if row:
@@ -97,6 +117,8 @@ class CsvFile:
                 raise Unreadable(f"is not UTF-8 text ({error.reason})") from None
             except csv.Error as error:
                 raise Unreadable(f"is not CSV at line {reader.line_num:,} ({error})") from None
+            except NO_GZIP as error:
+                raise Unreadable(f"does not unpack ({type(error).__name__})") from None
 
 
 def _take(column: Column, text: str) -> None:

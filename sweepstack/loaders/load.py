@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.loader_names import CORE, FOLDERS
 from sweepstack.loaders.base import (
     Content,
+    Folder,
     LoadResult,
     NoAnswer,
     NonFinite,
@@ -48,13 +52,19 @@ def load(
     reader: Reader = "restricted",
     check: Check | None = None,
     progress: Progress | None = None,
+    members: Sequence[str] = (),
 ) -> LoadResult:
     """Digest, structure, names and numbers of the file at `path`. `spec` None: the digest alone.
+
+    With `members` it is a folder, whose files these are by their paths in it: no digest, and of each file only what
+    concerns the others. Each is to be read alone, too, as `member_spec` says.
 
     A digest other than `expected_sha256` (bare hex) is the only reason then given: what such a file holds is no longer
     of interest. Never raises for what the file holds. `reader` concerns `load: torch`, `check` `load: command`.
     """
     try:
+        if members:
+            return _load_folder(Folder(path, tuple(members)), spec, check)
         with open_file(path) as file:
             return _load(file, spec, expected_sha256, expected_size, reader, check, progress)
     except Unreadable as error:
@@ -120,6 +130,37 @@ def _load(
     )
 
 
+def _load_folder(folder: Folder, spec: Spec | None, check: Check | None) -> LoadResult:
+    assert spec is not None
+    begin = perf_counter()
+    reasons, notes, refusal = list[str](), list[str](), None
+    try:
+        folder.look()
+        structure = _structure(folder, spec, "restricted", check)
+        content = structure.content(Scan())
+        folder.check_unchanged()
+    except (Unreadable, NoAnswer, MemoryError) as error:
+        refusal = error
+        reasons = [NO_MEMORY if isinstance(error, MemoryError) else str(error)]
+    else:
+        reasons, notes = _judge(content, spec)
+    return LoadResult(
+        not reasons,
+        tuple(reasons),
+        tuple(notes),
+        folder.size,
+        stages={"content": perf_counter() - begin},
+        unknown=isinstance(refusal, (NoAnswer, MemoryError)),
+        unsupported=isinstance(refusal, Unsupported),
+    )
+
+
+def member_spec(spec: Spec, path: str) -> Spec | None:
+    """How a file of a folder that `spec` is for is read by itself; None: by its digest alone. `path`: in the folder."""
+    module = module_of("formats", "table")
+    return None if module is None else import_module(module).member_spec(spec, path)
+
+
 def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) -> str:
     if expected_size is not None and file.size != expected_size:
         word = "truncated" if file.size < expected_size else "too long"
@@ -133,8 +174,19 @@ def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) 
     return ""
 
 
-def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) -> Structure:
+def _structure(file: OpenFile | Folder, spec: Spec, reader: Reader, check: Check | None) -> Structure:
     # Imported where needed: a worker for JSON files starts without the rest.
+    if spec.load == "command":
+        from sweepstack.loaders.command import CommandFile
+
+        return CommandFile(file, spec.run, spec.trust, check)
+    if spec.load not in CORE:
+        module = module_of("formats", "table")
+        if module is None:
+            raise NoAnswer(f"load: {spec.load} belongs to {not_here('formats')}")
+        return import_module(module).structure(file, spec)  # type: ignore[no-any-return]
+    if isinstance(file, Folder):
+        raise NoAnswer(f"is a folder, and load: {spec.load} is for a file; folders take {', '.join(sorted(FOLDERS))}")
     if spec.load == "json":
         from sweepstack.loaders.json_file import JsonFile
 
@@ -155,10 +207,6 @@ def _structure(file: OpenFile, spec: Spec, reader: Reader, check: Check | None) 
         from sweepstack.loaders.safetensors_file import SafetensorsFile
 
         return SafetensorsFile(file)
-    if spec.load == "command":
-        from sweepstack.loaders.command import CommandFile
-
-        return CommandFile(file, spec.run, spec.trust, check)
     if reader == "torch":
         from sweepstack.loaders.torch_files.archive import TorchLoaded
 

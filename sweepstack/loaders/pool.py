@@ -65,6 +65,8 @@ class FileToRead:
     sha256: str | None
     size: int | None
     check: str | None = None
+    members: tuple[str, ...] = ()
+    """Of a folder: its files, by their paths in it (`loaders.load.load`)."""
 
 
 Progress = Callable[[FileToRead, int], None]
@@ -154,7 +156,8 @@ def _batches(jobs: Iterable[FileToRead], workers: int) -> Iterator[list[FileToRe
 
 
 def _is_small(job: FileToRead) -> bool:
-    return job.size is not None and job.size <= SMALL_BYTES and (job.spec is None or job.spec.load != "command")
+    small = job.size is not None and job.size <= SMALL_BYTES and not job.members
+    return small and (job.spec is None or job.spec.load != "command")
 
 
 class WorkersBroken(SweepstackError):
@@ -277,7 +280,7 @@ class _Slot:
             number = None
             if job.spec is not None and (number := numbers.setdefault(id(job.spec), len(specs))) == len(specs):
                 specs.append(_plain(job.spec))
-            files.append((job.path, number, job.sha256, job.size))
+            files.append((job.path, number, job.sha256, job.size, *([job.members] if job.members else [])))
         asked = {"files": files, "specs": specs, "reader": self.reader, "seconds": seconds, "check": batch[0].check}
         return json.dumps(asked).encode()
 

@@ -1,23 +1,27 @@
 """The process that reads files one after the other; `loaders.pool` drives it.
 
 One JSON document per line. In: `{"files": [[path, number of its spec or null, sha256, size], …], "specs": [{…}, …],
-"reader", "seconds", "check"}`. Out: of one file alone any number of `{"progress": bytes}`; then `{"results": [[…], …],
-"seconds": {…}, "network"}`, each as `base.ROW` has it. Ends when its input does. It leaves the network where it can,
-and limits itself before each request: address space by the file's size, processor time, no core dumps, no large writes.
+"reader", "seconds", "check"}`; of a folder the names of its files stand behind its size. Out: of one file alone any
+number of `{"progress": bytes}`; then `{"results": [[…], …], "seconds": {…}, "network"}`, each as `base.ROW` has it.
+Ends when its input does. It leaves the network where it can, and limits itself before each request: address space by
+the file's size, processor time, no core dumps, no large writes.
 Whatever a file provokes is an answer; an exit is a worker that can't work at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from sweepstack.core.extensions import module_of
+from sweepstack.core.loader_names import CORE
 from sweepstack.loaders import confine
 from sweepstack.loaders.base import ROW, LoadResult, PlainSpec, Progress, Reader
 from sweepstack.loaders.load import load
@@ -58,14 +62,19 @@ def _read(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
     files, reader, seconds = asked["files"], asked["reader"], asked["seconds"]
     specs = [_spec(given) for given in asked["specs"]]
     for name in {name for spec in specs for name in _libraries(spec, reader)}:
-        importlib.import_module(name)  # before the limits: torch maps gigabytes of libraries
-    _limit(reader, max(size or 0 for *_, size in files), seconds)
+        with contextlib.suppress(ImportError):  # which its reader then says
+            importlib.import_module(name)  # before the limits: torch maps gigabytes of libraries
+    spare: Reader = "restricted" if all(spec.load in CORE for spec in specs) else "torch"
+    _limit(
+        "torch" if "torch" in (reader, spare) else "restricted", max(size or 0 for _, _, _, size, *_ in files), seconds
+    )
     check = _check(asked["check"], seconds)
     alone = progress if len(files) == 1 else None
     results: list[Any] = []
     stages: dict[str, float] = {}
-    for path, number, sha256, size in files:
-        result = _answer(path, None if number is None else specs[number], sha256, size, reader, check, alone)
+    for path, number, sha256, size, *more in files:
+        spec = None if number is None else specs[number]
+        result = _answer(path, spec, sha256, size, reader, check, alone, *more)
         results.append(_ROW(result))
         for stage, took in result.stages.items():
             stages[stage] = stages.get(stage, 0.0) + took
@@ -91,6 +100,8 @@ def _libraries(spec: PlainSpec, reader: Reader) -> Iterator[str]:
         yield "numpy"
     if spec.load == "torch" and reader == "torch":
         yield "torch"
+    if spec.load not in CORE and (module := module_of("formats", "table")):
+        yield from importlib.import_module(module).libraries(spec.load)
 
 
 def _answer(
@@ -101,9 +112,12 @@ def _answer(
     reader: Reader,
     check: Check | None,
     progress: Progress | None,
+    members: Sequence[str] = (),
 ) -> LoadResult:
     try:
-        return load(path, spec, sha256, expected_size=size, reader=reader, check=check, progress=progress)
+        return load(
+            path, spec, sha256, expected_size=size, reader=reader, check=check, progress=progress, members=members
+        )
     except Exception as error:  # one file that no check foresaw must not end the reading of all others
         return LoadResult(False, (f"could not be read ({type(error).__name__})",))
 

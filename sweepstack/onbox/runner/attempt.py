@@ -37,7 +37,7 @@ from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
-from sweepstack.onbox.runner.sealing import CellFailure, Own, time_at
+from sweepstack.onbox.runner.sealing import CellFailure, Own, artifact_files, time_at
 from sweepstack.onbox.runner.spec import GRACE_SECONDS, own_files
 
 LAST_LINE, TAIL = 200, 16384
@@ -273,10 +273,10 @@ class Attempt:
         """A doubt for each artifact that was changed after its end was recorded (`SealableAttempt`): a result is what
         the job left, and not what was put there later."""
         ended, found = os.stat(self.folder / LEFT).st_ctime_ns, []
-        for artifact in self.spec["artifacts"]:
+        for path in artifact_files(self.out, self.spec["artifacts"]):
             with contextlib.suppress(OSError):
-                if os.stat(self.out / artifact["path"]).st_ctime_ns > ended:
-                    found.append(f"{artifact['path']} was changed after its try had ended")
+                if os.stat(self.out / path).st_ctime_ns > ended:
+                    found.append(f"{path} was changed after its try had ended")
         return found
 
     def seconds(self) -> float:

@@ -36,7 +36,7 @@ from sweepstack.onbox.runner.disk import DiskGate, hint
 from sweepstack.onbox.runner.rclone import RemoteStopped
 from sweepstack.onbox.runner.records import Journal, say
 from sweepstack.onbox.runner.remains import Children, Remains, let_go
-from sweepstack.onbox.runner.sealing import LOG, CellFailure, Changed, FilesFailure, seal
+from sweepstack.onbox.runner.sealing import LOG, CellFailure, Changed, FilesFailure, artifact_files, seal
 from sweepstack.onbox.runner.spec import GRACE_SECONDS
 from sweepstack.onbox.runner.upload import Uploads
 
@@ -325,7 +325,7 @@ class Endings:
 def _stamps(attempt: Attempt) -> dict[str, int]:
     """When the artifacts and the log last changed (ctime, ns): what changes later is seen by it."""
     found = {}
-    for path in (LOG, *(f"out/{artifact['path']}" for artifact in attempt.spec["artifacts"])):
+    for path in (LOG, *(f"out/{file}" for file in artifact_files(attempt.out, attempt.spec["artifacts"]))):
         with contextlib.suppress(OSError):
             found[path] = os.lstat(attempt.folder / path).st_ctime_ns
     return found

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes
 
-from sweepstack.onbox.common import holes
+from sweepstack.onbox.common import groups, holes
 from sweepstack.onbox.common.aside import set_aside
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, fsync_directory, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
@@ -105,6 +105,8 @@ class Collected(NamedTuple):
     names: dict[str, str]
     skipped: list[tuple[str, str]]
     doubts: list[str]
+    members: frozenset[str] = frozenset()
+    """The files of artifacts that are several, by their paths in `{out}`."""
 
 
 class Copied(NamedTuple):
@@ -175,6 +177,7 @@ def seal(
             fsync_directory(Path(folder))
         flush(cell, attempt, partial)
         must_be_as_collected(found.sources)
+        must_be_all(own, spec["artifacts"], found.members)
         before()
         publish(partial, cells / cell, still)
     except (CellFailure, OSError):
@@ -217,7 +220,7 @@ def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[
     Raises FilesFailure with all problems of artifacts, and CellFailure where {out} can't be read just now. A file's
     name is no problem: it gets another one if needed.
     """
-    roles = {artifact["path"]: "artifact" for artifact in artifacts}
+    roles = {artifact["path"]: "artifact" for artifact in artifacts if not groups.is_group(artifact["path"])}
     if metrics:
         roles.setdefault(metrics["file"], "metrics")
     entries: dict[str, os.stat_result | OSError | None] = {}
@@ -225,6 +228,8 @@ def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[
         base = own.base()
         entries.update(walk(base))
         entries.update((path, None) for path in roles if path not in entries and os.path.isfile(base / path))
+        members = members_of(base, entries, artifacts)
+        roles.update(dict.fromkeys(members, "artifact"))
     except OSError as error:
         away = error.errno in (None, errno.ENOENT, errno.ENOTDIR)  # by the job
         raise (FilesFailure if away else CellFailure)(f"{{out}} can't be read: {error}") from error
@@ -235,7 +240,34 @@ def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[
     if look.problems:
         raise FilesFailure("; ".join(look.problems + look.doubts))
     sources = [*look.sources.values(), Source(log, LOG, "log", log.parent, os.lstat(log))]
-    return Collected(sorted(sources, key=lambda source: source.path), look.names, sorted(look.skipped), look.doubts)
+    sources.sort(key=lambda source: source.path)
+    return Collected(sources, look.names, sorted(look.skipped), look.doubts, members)
+
+
+def members_of(base: Path, entries: Mapping[str, Any], artifacts: list[dict[str, Any]]) -> frozenset[str]:
+    """The entries of `{out}` that artifacts of several files mean. A link in the place of such a folder is one, and no
+    file, unless it leads to another of these folders."""
+    patterns = [one["path"] for one in artifacts if groups.is_group(one["path"])]
+
+    def taken(path: str) -> bool:
+        return any(groups.unit_of(pattern, path) for pattern in patterns)
+
+    def stands_for_folder(path: str, status: os.stat_result | OSError | None) -> bool:
+        if not isinstance(status, os.stat_result) or not stat.S_ISLNK(status.st_mode) or not taken(f"{path}/x"):
+            return False
+        real, root = Path(os.path.realpath(base / path)), Path(os.path.realpath(base))
+        return real.is_dir() and not (_below(real, root) and taken(f"{real.relative_to(root)}/x"))
+
+    return frozenset(path for path, status in entries.items() if taken(path) or stands_for_folder(path, status))
+
+
+def artifact_files(base: Path, artifacts: list[dict[str, Any]]) -> list[str]:
+    """The files below `{out}` that all artifacts mean; of those that are one file the name, there or not."""
+    found: frozenset[str] = frozenset()
+    if any(groups.is_group(one["path"]) for one in artifacts):
+        with contextlib.suppress(OSError):
+            found = members_of(base, dict(walk(base)), artifacts)
+    return [*(one["path"] for one in artifacts if not groups.is_group(one["path"])), *sorted(found)]
 
 
 class _Look:
@@ -266,22 +298,36 @@ class _Look:
 
     def judge(self, artifacts: list[dict[str, Any]]) -> None:
         """Adds what is wrong with the artifacts, after all was taken."""
-        gone = [one["path"] for one in artifacts if one["path"] not in self.sources.keys() | self._no_files]
+        gone = [one["path"] for one in artifacts if not self._has(one["path"])]
         if gone:
             missing = [f"{path} (a folder)" if os.path.isdir(self._base / path) else path for path in gone]
-            there = listed({path: source.status.st_size for path, source in self.sources.items()})
-            self.problems.insert(0, f"artifact missing: {', '.join(missing)}; {there}")
+            instead = listed({path: source.status.st_size for path, source in self.sources.items()})
+            self.problems.insert(0, f"artifact missing: {', '.join(missing)}; {instead}")
         for artifact in artifacts:
             path, least = artifact["path"], max(1, artifact.get("min_bytes", 1))
-            if path not in self.sources:
-                continue
-            status = self.sources[path].status
-            if status.st_size == 0:
-                self.problems.append(f"artifact empty: {path}")
-            elif status.st_size < least:
-                self.problems.append(f"artifact too small: {path} has {status.st_size} bytes, {least} are the least")
-            elif path not in self._linked and self._own.is_old(self._base, status):
-                self.problems.append(f"artifact of an earlier attempt: {path} was not written by this one")
+            if groups.is_group(path):
+                for unit, files in groups.members(path, self.sources).items():
+                    self._judge(unit, files, least)
+            elif path in self.sources:
+                self._judge(path, [path], least)
+
+    def _has(self, artifact: str) -> bool:
+        """Whether something was found under this name, be it no file."""
+        if not groups.is_group(artifact):
+            return artifact in self.sources.keys() | self._no_files
+        no_files = (*self._no_files, *(f"{path}/x" for path in self._no_files))  # a link in the place of a folder
+        return any(groups.unit_of(artifact, path) for path in (*self.sources, *no_files))
+
+    def _judge(self, path: str, files: list[str], least: int) -> None:
+        """Adds what is wrong with one file or one folder, `path`."""
+        size = sum(self.sources[file].status.st_size for file in files)
+        if size == 0:
+            self.problems.append(f"artifact empty: {path}")
+        elif size < least:
+            self.problems.append(f"artifact too small: {path} has {size} bytes, {least} are the least")
+        for file in files if size >= least else ():
+            if file not in self._linked and self._own.is_old(self._base, self.sources[file].status):
+                self.problems.append(f"artifact of an earlier attempt: {file} was not written by this one")
 
     def _take_link(self, path: str, role: str) -> None:
         link = self._base / path
@@ -426,6 +472,14 @@ def must_be_as_collected(sources: Sequence[Source]) -> None:
             changed.append(source.path)
     if changed:
         raise Changed(changed)
+
+
+def must_be_all(own: Own, artifacts: list[dict[str, Any]], members: frozenset[str]) -> None:
+    """Raises Changed where artifacts of several files mean others than `members` by now: a shard that came late."""
+    if any(groups.is_group(one["path"]) for one in artifacts):
+        base = own.base()
+        if changed := members ^ members_of(base, dict(walk(base)), artifacts):
+            raise Changed(sorted(changed))
 
 
 def flush_and_forget(path: Path) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of, hex_of
+from sweepstack.onbox.common.groups import is_there
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.processes import signal_group
 from sweepstack.onbox.runner import nodes
@@ -513,7 +514,7 @@ def run_smoke(
         step = Steps(log, env, hidden, time.monotonic() + float(smoke["seconds"]), running, stopping)
         step.run(["/bin/sh", "-c", command], home / "code" / hex_of(entry.code))
         named = [own_file(one["path"], entry.cell, entry.params) for one in spec.get("artifacts") or []]
-        lacking = [path for path in named if not (out / path).is_file()]
+        lacking = [path for path in named if not is_there(out, path)]
         _say_in_log(log, "the smoke run passed" + (f"; it left no {', '.join(lacking)}" if lacking else ""))
         return ""
     except SetupFailed as error:

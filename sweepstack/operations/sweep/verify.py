@@ -232,6 +232,7 @@ def _reasons(before: ReceiptCell, after: ReceiptCell) -> tuple[str, ...]:
 def _specs(receipt: Receipt, artifacts: tuple[ArtifactSpec, ...], cells: Sequence[Cell]) -> tuple[ArtifactSpec, ...]:
     """The artifacts to load: those that the receipt's cells have too. The user's own commands are not run again."""
     loaded = {(file.path, file.loader) for cell in receipt.cells for file in cell.files}
+    loaded |= {(group.path, group.loader) for cell in receipt.cells for group in cell.groups}
 
     def names(path: str) -> set[str]:
         return {path, *(own_file(path, cell.name, cell.params) for cell in cells)} if "{" in path else {path}

@@ -40,8 +40,7 @@ ONE = [
     (
         "load: torch",
         "load: trch",
-        'line 13 artifacts.best.pt.load: "trch" expected "torch", "safetensors", "json", "npz", "npy", "csv", '
-        '"parquet" or "command"; did you mean "torch"?',
+        '"orbax" or "folder"; did you mean "torch"?',
     ),
     ("load: torch,", "load: torch, run: x,", "line 13 artifacts.best.pt.run is for load: command"),
     ("load: torch,", "load: torch, trust: true,", "line 13 artifacts.best.pt.trust is for load: command"),
@@ -101,7 +100,7 @@ ONE = [
     ("best.pt:", "../best.pt:", "line 13 artifacts.../best.pt expected a path below the cell's {out}"),
     ("best.pt:", "/best.pt:", "line 13 artifacts./best.pt expected a path below the cell's {out}"),
     ("best.pt:", "log.txt:", "line 13 artifacts.log.txt expected another name: log.txt is written by sweepstack"),
-    ("best.pt:", '"*.pt":', "line 13 artifacts.*.pt expected the name of one file"),
+    ("best.pt:", '"**/a.pt":', "line 13 artifacts.**/a.pt expected a pattern of * and ?"),
     ("best.pt:", f"{'w' * 256}:", "expected names of at most 255 bytes between the slashes"),
     (
         "best.pt:",

@@ -1,0 +1,76 @@
+"""Artifacts that are folders and patterns, as a stack file names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweepstack.core.loader_names import CORE, FOLDERS, LOADERS
+from tests.unit.config.helpers import broken, load, refusal
+
+LINE = "best.pt: {load: torch, finite: require, min: 50MB}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "checkpoint-*/: {load: trainer}",
+        "model/: {load: hf, keys: [a.weight], finite: report}",
+        '"shards-*.tar": {load: webdataset, keys: [png]}',
+        '"runs/*/events.out.tfevents.*": {load: tensorboard}',
+        '"m-{lr}/": {load: folder}',
+        '"ck/{cell}-?.pt": {load: torch, finite: [state_dict]}',
+        'ck/: {load: command, run: "python c.py {file}", trust: true}',
+    ],
+)
+def test_what_is_taken(tmp_path: Path, line: str) -> None:
+    (spec,) = load(tmp_path, broken(LINE, line)).artifact_specs()
+    assert spec.path == line.partition(": {")[0].strip('"')
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("model/: {load: torch}", "torch is for a file, and model/ is a folder; for a folder: hf, adapter, trainer"),
+        ("model: {load: hf}", "hf is for a folder: end its name with a slash, such as model/"),
+        ('"**/best.pt": {load: torch}', "a pattern of * and ?, each within one part of the path"),
+        ('"best[0-9].pt": {load: torch}', ""),
+        ('"a//": {load: folder}', "a plain relative path"),
+        ('"../*.pt": {load: torch}', "a path below the cell's {out}"),
+        ("/: {load: folder}", "a plain relative path"),
+        ('"*/../x/": {load: folder}', "a path below the cell's {out}"),
+        ("model/: {load: folder, finite: [state_dict]}", "of a folder require or report"),
+        ("model/: {load: folder}\n      model: {load: json}", "would be both a file and a folder"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    if not words:  # a bracket alone is a name as others are
+        load(tmp_path, broken(LINE, line))
+        return
+    assert words in refusal(tmp_path, broken(LINE, line))
+
+
+def test_a_value_brings_no_pattern_in(tmp_path: Path) -> None:
+    text = broken(LINE, '"m-{kind}/": {load: folder}').replace("seed: [0, 1, 2]", 'seed: [0], kind: ["a*"]')
+    assert "a value with * or ? can't stand in the name of an artifact" in refusal(tmp_path, text)
+
+
+def test_a_metrics_file_is_one_file(tmp_path: Path) -> None:
+    assert "the name of one file" in refusal(tmp_path, broken("file: metrics.jsonl", 'file: "m-*.jsonl"'))
+
+
+def test_without_the_extension_its_loaders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweepstack.config.checks.module_of", lambda *_: None)
+    said = refusal(tmp_path, broken(LINE, "best.gguf: {load: gguf}"))
+    assert "gguf belongs to the extension `formats`, which is not installed here" in said
+    load(tmp_path, broken(LINE, "best.pt: {load: torch}"))
+
+
+def test_the_names_of_loaders_are_one_list() -> None:
+    from typing import get_args
+
+    from sweepstack.core.loader_names import Loader
+
+    assert tuple(LOADERS) == get_args(Loader)
+    assert set(LOADERS) > CORE | FOLDERS
