@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.resources.base import Gone
-from tests.extensions.kubernetes.world import Held, KubeSweep
+from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep
 from tests.simulators.kubernetes import KubernetesCluster
 from tests.simulators.kubernetes.admin import Refused
 from tests.simulators.kubernetes.fixture import shared_cluster
@@ -195,6 +197,84 @@ def test_a_node_that_is_off_keeps_its_cell_until_it_is_proved(sweep: KubeSweep, 
         node.untaint(OUT_OF_SERVICE)
     held.ends_well(starts=2)
     assert sweep.noted("resumed") == ["a"], "from its checkpoint"
+    held.ended()
+
+
+@proof
+def test_a_node_that_is_deleted_while_its_pod_runs_frees_nothing_until_it_is_back(sweep: KubeSweep) -> None:
+    """The cluster itself sets such a pod's last phase, and its processes go on behind the partition."""
+    held = Held(sweep, more=0, alone=True)
+    node = node_of(held, "a")
+    node.partition()
+    try:
+        node.await_ready(False)
+        sweep.admin.delete(f"/api/v1/nodes/{node.name}")
+        sweep.until(lambda: "is not in the cluster any more" in held.status(), "words")
+        done_or_told(held.up)
+        must_not_begin(held, "a")
+        refused(held)
+    finally:
+        node.heal()
+        node.kubelet.kill()  # a kubelet makes its node anew when it starts
+        node.kubelet.start()
+        node.await_ready()
+    held.ends_well(starts=2)
+    held.ended()
+
+
+@proof
+def test_a_drain_ends_once_a_command_of_ours_has_read_the_ends_or_where_it_is_told_not_to_wait(
+    sweep: KubeSweep,
+) -> None:
+    held = Held(sweep, more=0, alone=True)
+    node = node_of(held, "a")
+
+    def drain(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = ["kubectl", "--kubeconfig", str(sweep.cluster.kubeconfig), "drain", node.name, *words]
+        argv += ["--delete-emptydir-data", "--ignore-daemonsets", "--force"]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    try:
+        late = drain("--timeout=10s")
+        assert (late.returncode, sweep.noted("told")) == (1, ["a"]), late
+        assert drain("--skip-wait-for-delete-timeout=1", "--timeout=120s").returncode == 0
+        held.status()
+        assert drain("--timeout=60s").returncode == 0
+        assert not [pod for pod in sweep.pods() if pod["spec"].get("nodeName") == node.name]
+    finally:
+        node.cordon(False)
+    held.ends_well(starts=2)
+    held.ended()
+
+
+SKEW = """from __future__ import annotations
+
+import time
+_time, _nanoseconds = time.time, time.time_ns
+time.time = lambda: _time() + {seconds}
+time.time_ns = lambda: _nanoseconds() + {seconds} * 10**9
+"""
+"""What a node's clock that is wrong is to a worker: its own process alone has it."""
+
+
+@proof
+def test_workers_whose_clocks_are_hours_apart_lose_no_cell_and_run_none_twice(sweep: KubeSweep) -> None:
+    held = Held(sweep, more=2)
+    (program,) = sweep.root(held.box).glob("data/sweep/runner-*/runner.py")
+    right = program.read_text()
+    for cell, hours in (("a", 5), ("b", -5)):
+        begun = sweep.starts()[cell]
+        program.write_text(right.replace("from __future__ import annotations\n", SKEW.format(seconds=hours * 3600), 1))
+        sweep.admin.delete(sweep.path("pods", sweep.pod_of(held.box, cell)["metadata"]["name"]))
+        sweep.until(lambda cell=cell, begun=begun: sweep.starts()[cell] > begun, f"{cell} in the next pod")
+        (told,) = {entry["time"] for entry in sweep.events(held.box, "cell-started") if entry["cell"] == cell} - {
+            entry["time"] for entry in sweep.events(held.box, "cell-started")[:2]
+        }
+        apart = (datetime.fromisoformat(told) - datetime.now(UTC)).total_seconds() / 3600
+        assert abs(apart - hours) < 1, "its clock was not what it should be"
+    must_not_begin(held, "a", "b")
+    refused(held)
+    held.ends_well(starts=2)
     held.ended()
 
 
