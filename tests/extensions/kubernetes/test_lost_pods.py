@@ -12,7 +12,7 @@ import pytest
 
 from sweepstack.extensions.kubernetes import workers
 from sweepstack.extensions.kubernetes.address import Address
-from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, labels_of
+from sweepstack.extensions.kubernetes.api import Cluster, labels_of
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.errors import NotYetGone
@@ -156,24 +156,3 @@ def test_the_out_of_service_taint_frees_the_cells_of_a_node_that_is_off(there: A
         node.power_on()
         node.await_ready()
         node.untaint(OUT_OF_SERVICE)
-
-
-@pytest.mark.parametrize("how", ["Orphan", "Background", "Foreground"])
-def test_a_job_that_is_deleted_by_hand_loses_nothing(lay: Callable[[], Laid], how: str) -> None:
-    box = lay()
-    box.add("c0", "c1", hold=True)
-    box.top_up()
-    box.await_begun("c0", "c1")
-    box.cluster.delete("job", f"{box.native_id}-1", propagation=how)
-    if how == "Foreground":
-        box.until(lambda: (box.control / "told").exists())
-    box.release("c0", "c1")
-    box.until(lambda: box.sealed() == {"c0", "c1"} or (box.top_up() and False))
-    box.must_be_well()
-    workers.end_all(box.cluster, box.native_id, 60.0)
-    box.cluster.patch("pvc", box.native_id, {"metadata": {"annotations": {f"{PREFIX}ending-at": "now"}}})
-    workers.end_all(box.cluster, box.native_id, 60.0)
-    for job in box.cluster.list("job", f"{PREFIX}box={box.native_id}"):
-        box.cluster.delete("job", job["metadata"]["name"], propagation="Background")
-        box.cluster.patch("job", job["metadata"]["name"], {"metadata": {"finalizers": None}})
-    box.until(lambda: not box.pods(), 30)
