@@ -28,7 +28,6 @@ from sweepstack.core.budget import Outlook
 from sweepstack.core.job import Smoke
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
-from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.launch import unshipped_files
 from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion, by_names_alone
 from sweepstack.launch.smoke import preview_line
@@ -168,6 +167,8 @@ def _refuse_counts(plan: Plan, refused: Sequence[str], project_root: Path) -> No
 
 def _keep(evidence: str, file: Path) -> None:
     """Keeps a copy of the stack file in the evidence: `pulumi stack rm` deletes the file. No reason to end an `up`."""
+    from sweepstack.evidence.stack_copy import keep_stack_file  # with all of the evidence, which no preview opens
+
     try:
         keep_stack_file(evidence, file, declared_path(file))
     except (EvidenceError, OSError) as error:

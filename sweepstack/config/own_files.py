@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.policy import FILE, SIGNERS
-from sweepstack.config.project import program_path, stack_path
+from sweepstack.config.project import POLICY, SIGNERS, program_path, stack_path
 from sweepstack.core.bucket_address import SCHEME
 
 
@@ -22,13 +20,15 @@ def own_files(project_root: Path) -> tuple[str, ...]:
     Reads Pulumi.yaml and the stack files. Raises ConfigError if Pulumi.yaml can't be read; a stack file that can't be
     read names no folder.
     """
+    from sweepstack.config.edit.stack_file import StackFile  # with pydantic's shapes of it
+
     root = project_root.resolve()
     if not (root / "Pulumi.yaml").is_file():
         return ()
     files = [
         root / "Pulumi.yaml",
         program_path(root),
-        root / FILE,
+        root / POLICY,
         root / SIGNERS,
         stack_path(root, "x").parent / "Pulumi.",
         stack_path(root, "x").parent / "Program.",

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from sweepstack.config.file import Document, parse_document
 from sweepstack.config.model import at_least_one
 from sweepstack.config.problems import Mistake, from_validation, refuse
-from sweepstack.config.project import POLICY, misnamed_policies
+from sweepstack.config.project import POLICY, SIGNERS, misnamed_policies
 from sweepstack.config.types import Count, DurationText, Names, PlatformName, Price, Shape, Text, wrong
 from sweepstack.config.yaml_bounds import read_text
 from sweepstack.core.paths import docs_page
@@ -27,8 +27,6 @@ from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.onbox.common.units import parse_duration
 
 FILE = POLICY
-SIGNERS = "allowed_signers"
-"""The file beside it with the keys of the people that it names, as OpenSSH reads it (ssh-keygen(1))."""
 EvidenceKind = Literal["folder", "s3"]
 """Where evidence may be kept: in a folder, or in object storage."""
 

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sweepstack.config.file import read_document
-
 STACKS = "stacks"
 """Where the stack files are in a folder without a Pulumi.yaml."""
 
 
 POLICY = "policy.yaml"
 """The file of the project's policy (`sweepstack.config.policy`)."""
+SIGNERS = "allowed_signers"
+"""The file beside it with the keys of the people that it names, as OpenSSH reads it (ssh-keygen(1))."""
 
 
 def project_root(start: Path) -> Path:
@@ -75,5 +75,7 @@ def _folder(project_root: Path) -> Path:
 
 
 def _project(project_root: Path) -> dict[str, Any]:
+    from sweepstack.config.file import read_document  # with the YAML reader, an eighth of what the plugin's start takes
+
     path = project_root / "Pulumi.yaml"
     return read_document(path, str(path)).data

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sweepstack.config import policy as policy_file
 from sweepstack.config.policy import FILE, ReadPolicy
+from sweepstack.config.project import SIGNERS
 from sweepstack.core.policy_text import NONE, PolicyChain, PolicyText, read_copy, written
 from sweepstack.core.records import Approval
 from sweepstack.core.schema import UPDATE_COMMAND
@@ -102,7 +103,7 @@ def missing_words(digest: str, record: str, never: str) -> str:
     short = digest.rpartition(":")[2][:12]
     return (
         f"{record} of the evidence names the policy {short}, and no text of it is here: neither the state nor {FILE} "
-        f"has it. Next: put that {FILE} back, with its {policy_file.SIGNERS} (git log -- {FILE}); or, where no commit "
+        f"has it. Next: put that {FILE} back, with its {SIGNERS} (git log -- {FILE}); or, where no commit "
         f"ever had it, {never}"
     )
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sweepstack.config.policy import SIGNERS, Policy, ReadPolicy
+from sweepstack.config.policy import Policy, ReadPolicy
+from sweepstack.config.project import SIGNERS
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import SweepName
 

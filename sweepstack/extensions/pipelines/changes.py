@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 from sweepstack.config.declared import declared_path
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.file import read_document
-from sweepstack.config.policy import SIGNERS
-from sweepstack.config.project import POLICY, stack_name, stack_path
+from sweepstack.config.project import POLICY, SIGNERS, stack_name, stack_path
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 

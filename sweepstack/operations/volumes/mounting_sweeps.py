@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.core.bucket_address import evidence_uri
 from sweepstack.core.records import Birth, CellName, Digest, Record
 from sweepstack.evidence.open_evidence import Evidence
@@ -163,6 +162,8 @@ def survey(project_root: Path, store: EvidenceStore | None, native_ids: Iterable
 
     `but`: the stack that keeps the volumes. Reads only; half a second a stack. Never raises SweepstackError.
     """
+    from sweepstack.config.edit.stack_file import StackFile  # with pydantic's shapes of it
+
     wanted = tuple(native_ids)
     found = Survey()
     try:
@@ -184,6 +185,8 @@ def survey(project_root: Path, store: EvidenceStore | None, native_ids: Iterable
 
 
 def _ask(root: Path, stack: str, known: bool, wanted: tuple[str, ...], found: Survey) -> None:
+    from sweepstack.config.edit.stack_file import StackFile
+
     state = StackState(stack)
     if known:
         try:

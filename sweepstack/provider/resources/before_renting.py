@@ -30,9 +30,6 @@ from sweepstack.launch.smoke import SmokeFailed, ensure
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, SweepstackError
 from sweepstack.operations.balances import left_at
-from sweepstack.operations.events.channels import channels_of
-from sweepstack.operations.events.deliver import deliver
-from sweepstack.operations.events.event import budget_event
 from sweepstack.operations.observe import observe
 from sweepstack.platforms.common.single_flight import SingleFlight
 from sweepstack.platforms.registry import has_address, has_wallet, payer
@@ -67,6 +64,11 @@ def say_budget(op: Operation, evidence: Evidence, budget: Budget, outlook: Outlo
     warns, line = preview_line(budget, use, seen, outlook)
     (op.warn if warns else op.info)(line)
     if store is not None and not outlook.dry_run:
+        # With the shapes of `events` in a stack file: a sweep without a budget has no use for them.
+        from sweepstack.operations.events.channels import channels_of
+        from sweepstack.operations.events.deliver import deliver
+        from sweepstack.operations.events.event import budget_event
+
         event = budget_event(budget, use, seen, stack=op.stack, per_hour=found.per_hour, now=now)
         if event is not None:  # nothing waits for the webhook; what is known already is said
             delivery = deliver(store, channels_of(None, budget), [event])

@@ -16,11 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweepstack.billing.stray import import_command, not_taken
-from sweepstack.config.find import known_platforms
-from sweepstack.config.stack_config import StackConfig, load_any
 from sweepstack.core.records import BOX_NAME, Birth, Imported
 from sweepstack.core.resources import BoxInputs, BoxState
-from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
@@ -29,9 +26,6 @@ from sweepstack.onbox.common.errors import EvidenceError, PlatformError, Sweepst
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.onbox.host.capabilities import HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
-from sweepstack.profiles.fleet import resolve_fleet
-from sweepstack.profiles.load import load_profiles
-from sweepstack.profiles.plan import Plan
 from sweepstack.provider.resources import before_renting, policy_limits, teardown
 from sweepstack.provider.resources.base import Failure, ReadAnswer
 from sweepstack.provider.resources.create import seen_of
@@ -59,7 +53,9 @@ def look_up(op: Operation, asked: str, load: Callable[[str], Platform]) -> ReadA
         raise SweepstackError(f"{asked} does not say where the box is. Next: {way}")
     if re.match(BOX_NAME, op.name) is None:
         raise SweepstackError(f"{op.name} can't be a box's name: lower-case letters, digits and -, 40 at most")
-    plan = _plan(op, named)
+    from sweepstack.provider.resources.import_plans import plan_of_box
+
+    plan = plan_of_box(op, named)
     platform = load(plan.adapter)
     if not isinstance(platform, HasMarket):
         raise SweepstackError(f"{named} rents nothing: a machine of your own is named in the stack file (hosts)")
@@ -91,25 +87,6 @@ def look_up(op: Operation, asked: str, load: Callable[[str], Platform]) -> ReadA
 
 def _hint(box: str) -> str:
     return f"{FOLDER}/{box}.json"
-
-
-def _plan(op: Operation, named: str) -> Plan:
-    """What the stack file says of this platform."""
-    config = load_any(op.session.project_root, op.stack)
-    if not isinstance(config, StackConfig):
-        raise SweepstackError(f"{config.file} describes volumes, and a box belongs to a sweep")
-    plans = resolve_fleet(config, load_profiles(config.candidates)).plans
-    found = next((plan for plan in plans if plan.platform == named), None)
-    if found is None and named not in (known := known_platforms()):
-        way = did_you_mean(named, known)
-        raise SweepstackError(f"there is no platform {named}{way} (profiles: {', '.join(known)})")
-    if found is None:
-        there = ", ".join(plan.platform for plan in plans)
-        raise SweepstackError(
-            f"{config.file} has no box on {named} (there: {there}). Next: {named} below candidates, and on: {named} "
-            f"for a box that is named {op.name}"
-        )
-    return found
 
 
 def _unowned(platform: Platform, native_id: str, identity: str) -> tuple[BoxRecord, Channel]:

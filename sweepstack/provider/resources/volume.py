@@ -14,9 +14,7 @@ from typing import Any, ClassVar
 
 from sweepstack.billing.cost import cost_words, overdue
 from sweepstack.billing.egress import GB
-from sweepstack.billing.stray import end_command, import_command, not_taken, takes_words
-from sweepstack.config.edit.stack_file import StackFile
-from sweepstack.config.stack_config import StoreConfig, load_any
+from sweepstack.billing.stray import end_command, not_taken, takes_words
 from sweepstack.core.paths import docs_page
 from sweepstack.core.records import Approval
 from sweepstack.core.resources import VolumeInputs, VolumeSeen, VolumeState
@@ -45,8 +43,6 @@ from sweepstack.operations.volumes.end_check import (
 )
 from sweepstack.operations.volumes.mounting_sweeps import VERB, Mounting, Survey, recorded, survey, write_mounting
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.profiles.load import load_profile
-from sweepstack.profiles.volume_stack_plan import plan_store
 from sweepstack.provider.resources import held_by_another, policy_limits
 from sweepstack.provider.resources.base import Checked, Decision, Failure, Gone, Handler, ReadAnswer
 from sweepstack.provider.resources.error_context import became
@@ -112,15 +108,10 @@ class VolumeHandler(Handler[VolumeInputs, VolumeState]):
 
     def find(self, op: Operation, asked: str) -> ReadAnswer[VolumeInputs, VolumeState]:
         """Of a stack of volumes. Names nothing on the platform: the `up` that takes it gives it our tag."""
+        from sweepstack.provider.resources.import_plans import plan_of_volume
+
         named, _, known = asked.partition(":")
-        config = load_any(op.session.project_root, op.stack)
-        if not known or not isinstance(config, StoreConfig) or config.platform != named:
-            way = import_command("STACK", op.name, f"PLATFORM:{known or asked}", "Volume")
-            raise SweepstackError(
-                f"{asked}: {config.file} keeps no volumes of that platform. Next, with a stack that does "
-                f"({docs_page('volumes.md')}): {way}"
-            )
-        plan = plan_store(config, load_profile(named))
+        plan = plan_of_volume(op, asked)
         platform = need(load_platform(plan.adapter), NamesVolumes)
         ids = {known, f"{platform.account()}.{known}"}
         record = next((one for one in platform.list_volumes("") if one.native_id in ids), None)
@@ -350,6 +341,8 @@ def register(op: Operation, inputs: VolumeInputs, record: VolumeRecord) -> None:
 
     That stack is looked for among those of this backend. If it is not found, a warning says what that means.
     """
+    from sweepstack.config.edit.stack_file import StackFile
+
     owner, _ = volume_of(record.tag) or ("", "")
     said = Mounting(
         stack=op.stack,

@@ -534,7 +534,7 @@ def test_a_budget_is_told_of_by_an_up_alone_and_where_there_is_something_to_tell
         told.extend(event.kind for event in events)
         return SimpleNamespace(wait=lambda _: False, problems=[])
 
-    monkeypatch.setattr(before_renting, "deliver", deliver)
+    monkeypatch.setattr("sweepstack.operations.events.deliver.deliver", deliver)
     budget = Budget.model_validate({"usd": 10})
     nowhere = sweep.identity.evidence + "-nowhere"
 
