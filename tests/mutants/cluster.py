@@ -16,15 +16,29 @@ TOLD = (
     Patch("sweepstack/onbox/runner/ending.py", "        return self._told()\n", "        return False\n"),
 )
 """A cell that its worker told to end counts as one that failed."""
+WORKERS = "sweepstack/onbox/runner/workers.py"
 PATIENT = (
     Patch(
-        "sweepstack/onbox/runner/workers.py",
+        WORKERS,
         "        except OSError as error:\n"
         "            raise Fatal(6, f\"the journal's lock can't be taken: {error}\") from error\n",
         "        except OSError:\n            time.sleep(1)\n            return self._begin(seconds)\n",
     ),
+    Patch(
+        WORKERS,
+        "        except OSError as error:\n"
+        '            raise Fatal(6, f"the journal can\'t be read: {error}") from error\n',
+        "        except OSError:\n            time.sleep(1)\n            return self._read_on()\n",
+    ),
+    Patch(
+        WORKERS,
+        "            except OSError as error:\n"
+        "                raise Fatal(6, f\"the journal's lock can't be given back: {error}\") from error\n",
+        "            except OSError:\n                pass\n",
+    ),
 )
-"""A worker that can't write the journal waits until it can, and writes then that its cell has failed."""
+"""A worker that can't write the journal waits until it can, and writes then that its cell has failed. At each place:
+one that has the lock when the tier becomes read-only would end all the same, and nothing would tell the two apart."""
 
 
 def _mutant(name: str, caught_by: str, *patches: Patch) -> Mutant:
