@@ -15,6 +15,7 @@ from sweepstack.config.secrets import RawMistakes
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.extensions.kubernetes import pod_fields
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address
+from sweepstack.extensions.kubernetes.several import SHARED
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources
@@ -39,8 +40,8 @@ def address(config: StackConfig) -> str:
 
 
 def claim(config: StackConfig, resources: Resources) -> dict[str, Any]:
-    """What the box itself has, which is its storage: another size or class is another box."""
-    asked = {"disk": resources.disk, "storage_class": _told(config).storage_class}
+    """What the box itself has, its storage: another size or class, or such for several nodes, is another box."""
+    asked = {"disk": resources.disk, "storage_class": _told(config).storage_class, SHARED: config.job.nodes > 1}
     return {key: value for key, value in asked.items() if value}
 
 
@@ -54,15 +55,12 @@ def pods(config: StackConfig) -> dict[str, Any]:
 
 def problems(config: StackConfig, profile: Profile) -> list[str]:
     """What pods can't keep."""
-    found = [
+    return [
         f"{at}.time can't be kept there: a worker runs until no cell is left for it. Leave it out; job.timeout bounds "
         "a cell"
         for at, resources in asked_resources(config)
         if resources.time is not None
     ]
-    if config.job.nodes > 1:
-        found.append(f"job.nodes is {config.job.nodes}, and a cell has one pod there in this version: leave it out")
-    return found
 
 
 def notes(config: StackConfig, profile: Profile) -> list[str]:
@@ -72,7 +70,14 @@ def notes(config: StackConfig, profile: Profile) -> list[str]:
         {f"{where}.{key}" for where, asked in asked_resources(config) for key in _NOT_ASKED if getattr(asked, key)}
     )
     found = [f"{name}: {', '.join(keys)} has no effect there: write overrides.{name}"] if keys else []
-    if any((box.workers or 1) > 1 for box in config.boxes.values() if box.want != "gone"):
+    if config.job.nodes > 1:
+        found.append(
+            f"{name}: a worker is a Job of {config.job.nodes} pods, on as many nodes as are free, which reach each "
+            "other by TCP. The storage of a box is ReadWriteMany: its class has to be a shared file system (NFS, "
+            "CephFS, EFS, Filestore, Azure Files), or its claim gets no volume, and no box is made. Pods that lack the "
+            "others hold what they have for 10 min at a time: a queue of Kueue gives a worker all of its pods or none"
+        )
+    elif any((box.workers or 1) > 1 for box in config.boxes.values() if box.want != "gone"):
         found.append(
             f"{name}: the storage of a box is ReadWriteOnce: all its workers run on one node, and one that does not "
             "fit there waits. For more nodes, write more boxes"

@@ -14,7 +14,7 @@ from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, deleted
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
-from sweepstack.extensions.kubernetes.pod_template import CONTAINER, WORKER, PodRequest
+from sweepstack.extensions.kubernetes.pod_template import CONTAINER, NODES, WORKER, PodRequest, several_label
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 CLOSED = "closed"
@@ -26,17 +26,26 @@ NO_SENSE = (2, 3, 4, 5, 9, 126, 127, 128)
 there, or does not start, has the last three."""
 OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """Conditions of a Job that has come to its end; the last two as soon as that is decided."""
+_AS_ITS_FIRST: Object = {"maxFailedIndexes": 0, "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def worker_job(
     native_id: str, number: int, count: int, pods: Mapping[str, Any], command: Sequence[str], asked: PodRequest
 ) -> Object:
-    """The Job `number` of a box, with `count` workers. `pods`: see `pod_template.template`; its `queue` is Kueue's,
+    """The Job `number` of a box, with `count` workers; of several pods each, with one: then it comes to its end as that
+    one does, which is its first pod. `pods`: see `pod_template.template`; its `queue` is Kueue's,
     which then decides when it begins. Raises RequestRefused."""
+    pods_each = asked.nodes
     queue = str(pods.get("queue") or "")
     found = pod_template.template(native_id, WORKER, pods, command, asked)
-    labels = {BOX: native_id, MANAGED: MANAGER, ROLE: WORKER, **({QUEUE: queue} if queue else {})}
+    labels = {
+        BOX: native_id,
+        MANAGED: MANAGER,
+        ROLE: WORKER,
+        **several_label(asked.nodes),
+        **({QUEUE: queue} if queue else {}),
+    }
     codes = {"containerName": CONTAINER, "operator": "In"}
     return {
         "apiVersion": "batch/v1",
@@ -44,8 +53,8 @@ def worker_job(
         "metadata": {"name": f"{native_id}-{number}", "labels": labels, "finalizers": [HOLD]},
         "spec": {
             "completionMode": "Indexed",
-            "completions": count,
-            "parallelism": count,
+            "completions": pods_each if pods_each > 1 else count,
+            "parallelism": pods_each if pods_each > 1 else count,
             "backoffLimitPerIndex": TRIES,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
@@ -56,6 +65,7 @@ def worker_job(
                 ]
             },
             "suspend": bool(queue),
+            **(_AS_ITS_FIRST if pods_each > 1 else {}),
             "template": found,
         },
     }
@@ -107,7 +117,22 @@ def open_indices(job: Object) -> set[int]:
         return set()
     status = job.get("status") or {}
     done = indices(str(status.get("completedIndexes") or "")) | indices(str(status.get("failedIndexes") or ""))
-    return set(range(int(job["spec"].get("completions") or 0))) - done
+    return set(range(1 if nodes_of(job) > 1 else int(job["spec"].get("completions") or 0))) - done
+
+
+def nodes_of(body: Object) -> int:
+    """How many pods a worker of this Job has, or the worker of this pod."""
+    return int((body["metadata"].get("labels") or {}).get(NODES, 1))
+
+
+def leads(pod: Object) -> bool:
+    """Whether a pod is a worker, or the first one of its worker."""
+    return nodes_of(pod) == 1 or index_of(pod) == 0
+
+
+def workers_in(job: Object) -> int:
+    """How many workers a Job has."""
+    return 1 if nodes_of(job) > 1 else int(job["spec"]["completions"])
 
 
 def index_of(pod: Object) -> int | None:

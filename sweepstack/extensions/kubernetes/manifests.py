@@ -20,6 +20,8 @@ _JOB = (
     "backoffLimitPerIndex",
     "podReplacementPolicy",
     "podFailurePolicy",
+    "maxFailedIndexes",
+    "successPolicy",
     "suspend",
     "template",
 )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from sweepstack.extensions.kubernetes import several
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, marks_of
 from sweepstack.onbox.common.units import parse_size
 from sweepstack.onbox.host.platform import BoxRequest
@@ -47,7 +48,7 @@ def claim(request: BoxRequest, storage_class: str) -> Object:
         PODS: spelled(request.pods),
     }
     spec: Object = {
-        "accessModes": ["ReadWriteOnce"],
+        "accessModes": several.access_modes(request.resources),
         "resources": {"requests": {"storage": str(bytes_)}},
     }
     if storage_class:

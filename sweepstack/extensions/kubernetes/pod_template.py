@@ -29,6 +29,9 @@ GRACE_SECONDS = 20.0
 SEAL_SECONDS = 30
 """Beyond the grace of a cell: for the runner to write down how its cells ended."""
 INDEX_MARK = "batch.kubernetes.io/job-completion-index"
+JOB_UID = "batch.kubernetes.io/controller-uid"
+NODES = f"{PREFIX}nodes"
+"""A label of a Job and its pods: how many of them are one worker, where that is more than one."""
 NVIDIA = ("nvidia.com/gpu", "nvidia.com/gpu.product")
 """Of GPUs: the resource, and the label of a node that names its cards."""
 IMAGE = "python:3.12-slim"
@@ -40,7 +43,7 @@ class PodRequest:
     """What one pod asks for. `cpu`: cores; `memory`: bytes, request and limit; None: none. `gpus`: of the resource
     `gpu_kind`; `gpu_products`: values of the label of its nodes, one of which must be there; empty: any. `grace`:
     seconds that a cell gets to save. `one_node`: it goes where the box's workers are: the volume is mounted on one node
-    only."""
+    only. `nodes`: how many pods one worker has."""
 
     cpu: float | None = None
     memory: int | None = None
@@ -49,6 +52,7 @@ class PodRequest:
     gpu_products: tuple[str, ...] = ()
     grace: float = GRACE_SECONDS
     one_node: bool = False
+    nodes: int = 1
 
 
 def template(
@@ -93,7 +97,13 @@ def template(
         metadata["annotations"] = dict(escape["annotations"])
     if worker:
         metadata["finalizers"] = [SEEN]
+        metadata["labels"] |= several_label(asked.nodes)
     return {"metadata": metadata, "spec": spec}
+
+
+def several_label(nodes: int) -> dict[str, str]:
+    """For a Job of so many pods a worker, and for each of them; empty for one."""
+    return {NODES: str(nodes)} if nodes > 1 else {}
 
 
 def refusals(pods: Mapping[str, Any]) -> list[str]:
@@ -133,6 +143,9 @@ def _container(native_id: str, role: str, image: str, command: Sequence[str], as
     if worker:
         fields[pilot.INDEX] = f"metadata.annotations['{INDEX_MARK}']"
     values = {"HOME": HOME, pilot.BOX: native_id}
+    if asked.nodes > 1:
+        values[pilot.NODES] = str(asked.nodes)
+        fields |= {pilot.ADDRESS: "status.podIP", pilot.JOB: f"metadata.labels['{JOB_UID}']"}
     env: list[Object] = [{"name": name, "value": value} for name, value in values.items()]
     env += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     mounts = [{"name": "box", "mountPath": MOUNT}, *([{"name": "shm", "mountPath": "/dev/shm"}] if worker else [])]
@@ -171,6 +184,13 @@ def _affinity(native_id: str, asked: PodRequest, more: Mapping[str, Any]) -> Obj
         near = found.setdefault("podAffinity", {})
         rule = {"labelSelector": labels, "topologyKey": "kubernetes.io/hostname"}
         near[_REQUIRED] = [*(near.get(_REQUIRED) or []), rule]
+    if asked.nodes > 1:  # each on a node of its own, where there are as many
+        term = {
+            "labelSelector": {"matchLabels": {BOX: native_id, ROLE: WORKER}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        apart, wish = found.setdefault("podAntiAffinity", {}), "preferredDuringSchedulingIgnoredDuringExecution"
+        apart[wish] = [*(apart.get(wish) or []), {"weight": 100, "podAffinityTerm": term}]
     return found
 
 

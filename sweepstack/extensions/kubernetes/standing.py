@@ -51,7 +51,8 @@ class Standing:
 
     def open_of(self, job: Object, stopped: Mapping[str, str] | None = None) -> set[int]:
         """The workers that a Job has, or will have; see `slots`."""
-        through = {jobs.index_of(pod) for pod in self.of_job(job) if self._is_through(uid_of(pod), stopped or {})}
+        own = filter(jobs.leads, self.of_job(job))
+        through = {jobs.index_of(pod) for pod in own if self._is_through(uid_of(pod), stopped or {})}
         return {index for index in jobs.open_indices(job) if index not in through}
 
     def slots(self, stopped: Mapping[str, str] | None = None) -> Slots:
@@ -69,10 +70,12 @@ class Standing:
                 continue
             only_lost = {jobs.index_of(pod) for uid, pod in own.items() if uid in self.lost or given_up(pod)}
             only_lost -= {jobs.index_of(pod) for uid, pod in own.items() if uid in self.at_work}
+            only_lost = {0} if only_lost and jobs.nodes_of(job) > 1 else only_lost  # it has all of its pods, or none
             lost += len(there & only_lost)
             live += len(there - only_lost)
             counted.update(own)
-        others = [uid for uid in self.at_work if uid not in counted and not self._is_through(uid, stopped or {})]
+        others = [uid for uid, pod in self.at_work.items() if uid not in counted and jobs.leads(pod)]
+        others = [uid for uid in others if not self._is_through(uid, stopped or {})]
         return Slots(live + len(others), held, queued, lost)
 
     def _is_through(self, uid: str, stopped: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, workers_asked
+from sweepstack.extensions.kubernetes import jobs, objects, pods, several, standing, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER, ROOT
 from sweepstack.extensions.kubernetes.onbox import ends
@@ -91,6 +91,7 @@ def top_up(
     claim = _open_claim(cluster, native_id, pvc)
     many_nodes = "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
     asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
+    several.must_be_shared(claim, asked.pod.nodes)
     if asked.pods and asked.pods != objects.pods_of(claim):
         cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
     command = [python, "-E", "-s", pilot, f"{ROOT}/{box_layout.HOME}", runner]
@@ -173,15 +174,19 @@ def _bring(
         cluster.patch("job", room["metadata"]["name"], {"metadata": version, "spec": grown})
         return "; ".join([*done, f"{room['metadata']['name']} has {missing} more"])
     number = max(map(jobs.number_of, seen.jobs), default=0) + 1
-    job = jobs.worker_job(native_id, number, missing, asked.pods, command, asked.placed(nodes))
-    job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
-    return "; ".join([*done, _submit(cluster, job)])
+    several_each = asked.pod.nodes > 1
+    for more in range(missing if several_each else 1):
+        count = 1 if several_each else missing
+        job = jobs.worker_job(native_id, number + more, count, asked.pods, command, asked.placed(nodes))
+        job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
+        done.append(_submit(cluster, job))
+    return "; ".join(done)
 
 
 def _grows(job: Object) -> bool:
     """Whether more may be asked of a Job: neither a person, nor Kueue, nor another tool decides how many it has."""
     as_made = job["spec"].get("parallelism", 1) == job["spec"].get("completions")
-    return as_made and not (jobs.is_suspended(job) or jobs.is_queued(job))
+    return as_made and jobs.nodes_of(job) == 1 and not (jobs.is_suspended(job) or jobs.is_queued(job))
 
 
 def _submit(cluster: Cluster, job: Object) -> str:
@@ -195,7 +200,7 @@ def _submit(cluster: Cluster, job: Object) -> str:
         raise
     except RequestRefused as error:
         raise RequestRefused(f"nothing was submitted: {pods.refused(str(error))}") from error
-    return f"submitted {job['spec']['completions']} as {name}"
+    return f"submitted {jobs.workers_in(job)} as {name}"
 
 
 def _is_stale(job: Object, digest: str, seen: Standing) -> bool:
@@ -384,6 +389,7 @@ def told(cluster: Cluster, native_id: str, account: str, keep: Keep | None = Non
     _keep_ends(cluster, seen, keep)
     slots = seen.slots()
     shown = [*seen.may_run, *(pod for pod in seen.ended.values() if _is_of_last(seen, pod))]
+    shown = [pod for pod in shown if jobs.leads(pod) or uid_of(pod) in seen.lost]
     events = _events_of(cluster, seen)
     return {
         "tasks": [_task(seen, pod, events.get(uid_of(pod), [])) for pod in shown],
@@ -457,10 +463,13 @@ def _summary(cluster: Cluster, seen: Standing, events: Mapping[str, list[Object]
     waiting = [pod for pod in seen.at_work.values() if pod not in run]
     parts: list[str] = []
     if slots.live or run:
-        wait = max(slots.live - len(run), len(waiting))
+        run, waiting_first = list(filter(jobs.leads, run)), list(filter(jobs.leads, waiting))
+        wait = max(slots.live - len(run), len(waiting_first))
         why = dict.fromkeys(filter(None, (pods.waiting(pod, events.get(uid_of(pod), [])) for pod in waiting)))
         reasons = f" ({'; '.join(list(why)[:2])})" if why else ""
-        parts.append(f"{len(run)} workers run, {wait} wait{reasons}")
+        each = max(map(jobs.nodes_of, [*run, *waiting_first]), default=1)
+        has = f", each of {each} pods" if each > 1 else ""
+        parts.append(f"{len(run)} workers run, {wait} wait{reasons}{has}")
     parts += [f"{len(seen.leaving)} just end"] if seen.leaving else []
     parts += list(dict.fromkeys(_of_jobs(cluster, seen)))
     parts += [f"{seen.why[uid]}{_way_on(seen, pod)}" for uid, pod in list(seen.lost.items())[:MOST_NAMED]]

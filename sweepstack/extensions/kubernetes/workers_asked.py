@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sweepstack.extensions.kubernetes import jobs, pod_template, pods
+from sweepstack.extensions.kubernetes import jobs, pod_template, pods, several
 from sweepstack.extensions.kubernetes.api import Cluster, NoNamespace, Object
 from sweepstack.extensions.kubernetes.onbox.ends import bytes_of, is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
@@ -56,6 +56,7 @@ class WorkersAsked:
                 gpu_kind=kind,
                 grace=GRACE_SECONDS if grace is None else float(grace),
                 one_node=one_node,
+                nodes=int(facts.get("nodes") or 1),
             )
             names = tuple(str(name) for name in facts.get("gpu_names") or ())
             return cls(int(facts.get("workers") or 1), known, names, asked)
@@ -104,7 +105,7 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
     except NoNamespace as error:
         return [str(error)]
     nodes = nodes_of(cluster)
-    found = list(_names(cluster, asked.pods))
+    found = [*several.refusals(cluster, asked.pod.nodes), *_names(cluster, asked.pods)]
     if nodes is not None and "nodeSelector" not in str(asked.pods.get("pod") or ""):
         found += _fits(asked, nodes)
     if found:

@@ -183,7 +183,6 @@ def test_a_wrong_value_is_refused(tmp_path: Path, keys: str, why: str) -> None:
             "host: ann@login",
             "boxes.box-0.host is a host of your own, and kubernetes makes its boxes itself",
         ),
-        ("workdir:", "nodes: 2\n      timeout: 1h\n      workdir:", "job.nodes is 2, and a cell has one pod there"),
         ("kubernetes: {}", "kubernetes: {price_per_hour: 3}", "it sends a bill, so the sweep needs a budget"),
         ("kubernetes: {}", "kubernetes: {places: {data: /x}}", "is for hosts that are entered by SSH; take it out"),
         ("disk: 20GB", "spot: true", "spot"),
@@ -209,6 +208,18 @@ def test_the_preview_says_what_is_of_one_node_and_what_ends_no_bill(tmp_path: Pa
     assert "the storage of a box is ReadWriteOnce: all its workers run on one node" in said
     assert "the end of a box ends no bill of machines" in said
     assert "ReadWriteOnce" not in "\n".join(planned(tmp_path, STACK.replace("workers: 2", "workers: 1")).notes)
+
+
+def test_cells_over_several_nodes_ask_for_a_claim_that_all_of_them_mount(tmp_path: Path) -> None:
+    text = STACK.replace("workdir:", "nodes: 2\n      timeout: 1h\n      workdir:")
+    plan = planned(tmp_path, text)
+    assert plan.boxes[0].resources == {"disk": "20GB", "shared": True}
+    assert planned(tmp_path, STACK).boxes[0].resources == {"disk": "20GB"}, "others are as before"
+    assert scheduler(plan)["nodes"] == 2
+    said = "\n".join(plan.notes)
+    assert "a worker is a Job of 2 pods" in said
+    assert "The storage of a box is ReadWriteMany" in said
+    assert "ReadWriteOnce" not in said
 
 
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:

@@ -189,3 +189,20 @@ def test_all_that_pods_run_is_shipped() -> None:
     assert {"pilot.py", "worker_state.py", "sweepstack/onbox/kubernetes/pilot.py"} <= paths
     assert SHIPPED == ("common", "kubernetes")
     assert not [path for path in agent_source.sources("kubernetes") if path.name.startswith("test")]
+
+
+def test_a_worker_of_several_pods_has_ended_once_all_of_them_have(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(api_server, "pods", lambda *_: [])
+    records, held = tmp_path / worker_state.RECORDS, tmp_path / pilot.HELD / f"{UID}.json"
+    for folder in (records, held.parent):
+        folder.mkdir(parents=True)
+    (records / f"{UID}.json").write_text(json.dumps({"state": "ended", "uid": UID, "why": "it is over"}))
+    held.write_text(json.dumps({"nodes": {"pod-1": {"id": OTHER}}}))
+    said = worker_state.told(BOX, tmp_path, UID)
+    assert said["state"] == "unknown"
+    assert "its other pod pod-1 has not ended, as far as is known" in said["why"]
+    assert f"confirm worker BOX {UID}.0" in said["why"], "the worker's name, which the journal has"
+    (records / f"{OTHER}.json").write_text(json.dumps({"state": "ended", "uid": OTHER, "why": "it is over"}))
+    assert worker_state.told(BOX, tmp_path, UID)["state"] == "ended"
+    held.write_text("{")
+    assert worker_state.told(BOX, tmp_path, UID)["state"] == "unknown"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.extensions.kubernetes import jobs, pod_template, standing, workers, workers_asked
+from sweepstack.extensions.kubernetes import jobs, pod_template, several, standing, workers, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Exists
 from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS
 from sweepstack.extensions.kubernetes.pod_template import READER, SEEN, WORKER, PodRequest
 from sweepstack.onbox.common.errors import NotAuthorized, NotYetGone, RequestRefused, Unreachable
-from tests.extensions.kubernetes.made import BOX, LATE, RUNS, ended, job, node, pod
+from tests.extensions.kubernetes.made import BOX, LATE, NOW, RUNS, ended, job, node, pod
 
 SCHEDULER = {"workers": 3, "cpu": 1, "memory_bytes": 64 << 20, "pods": {"image": "box:1"}}
 Objects = dict[str, dict[str, dict[str, Any]]]
@@ -496,3 +496,54 @@ def test_indices_are_read_as_the_cluster_writes_them() -> None:
     found = job(1, 4, status={"completedIndexes": "0", "failedIndexes": "2"})
     assert jobs.open_indices(found) == {1, 3}
     assert standing.judged([found], [], {}, 0.0).slots().live == 2
+
+
+# -- of several pods
+
+
+def test_a_worker_of_several_pods_is_a_job_of_its_own(store: Store) -> None:
+    store.objects["pvc"][BOX]["spec"]["accessModes"] = ["ReadWriteMany"]
+    said = top_up(store, 2, nodes=3)
+    made = [store.objects["job"][f"{BOX}-{number}"] for number in (1, 2)]
+    assert [one["spec"]["completions"] for one in made] == [3, 3]
+    assert made[0]["spec"]["maxFailedIndexes"] == 0
+    assert made[0]["spec"]["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}
+    assert "0 workers run, 2 wait" in said
+    assert len(store.objects["job"]) == 2, "no more than cells"
+    top_up(store, 2, nodes=3)
+    assert len(store.objects["job"]) == 2, "they are there"
+
+
+def test_a_worker_without_one_of_its_pods_is_no_worker(store: Store) -> None:
+    store.objects["pvc"][BOX]["spec"]["accessModes"] = ["ReadWriteMany"]
+    top_up(store, 1, nodes=2)
+    made = store.objects["job"][f"{BOX}-1"]
+    first, other = running(store, made, 0, 1)
+    for one in (first, other):
+        one["metadata"]["labels"] = {pod_template.NODES: "2"}
+    other["spec"]["nodeName"] = "node-b"
+    nodes = {"node-a": node(), "node-b": node(ready="Unknown", name="node-b")}
+    slots = standing.judged([made], [first, other], nodes, NOW).slots()
+    assert (slots.live, slots.lost) == (0, 1)
+    slots = standing.judged([made], [first, other], {**nodes, "node-b": node(name="node-b")}, NOW).slots()
+    assert (slots.live, slots.lost) == (1, 0)
+
+
+def test_a_claim_of_one_node_takes_no_worker_of_several_pods(store: Store) -> None:
+    with pytest.raises(RequestRefused, match=r"job\.nodes is 2, and the box's claim \S+ is ReadWriteOnce"):
+        top_up(store, nodes=2)
+    assert not store.objects["job"]
+
+
+def test_storage_that_one_node_mounts_is_refused_for_several(store: Store) -> None:
+    disks = {"metadata": {"name": "gp3", "annotations": {several.DEFAULT: "true"}}, "provisioner": "ebs.csi.aws.com"}
+    store.objects |= {"storageclass": {"gp3": disks}, "pv": {}}
+    node_a = store.objects["node"]["node-a"]
+    node_a["status"]["allocatable"] = {"cpu": "4", "memory": "8Gi"}
+    (said,) = workers_asked.refusals(store, {**SCHEDULER, "nodes": 2})  # type: ignore[arg-type]
+    assert "the storage gp3 (ebs.csi.aws.com) gives volumes that one node mounts" in said
+    assert not workers_asked.refusals(store, SCHEDULER)  # type: ignore[arg-type]
+    store.objects["storageclass"]["nfs"] = {"metadata": {"name": "nfs"}, "provisioner": "nfs.csi.k8s.io"}
+    assert not workers_asked.refusals(store, {**SCHEDULER, "nodes": 2})  # type: ignore[arg-type]
+    assert several.refusals(store, 2, ""), "the default one is meant"  # type: ignore[arg-type]
+    assert not several.refusals(store, 2, "nfs")  # type: ignore[arg-type]

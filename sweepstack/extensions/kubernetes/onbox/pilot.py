@@ -38,6 +38,10 @@ REST, SHORT = 8, 11
 POD_UID, POD_NAME, NODE_NAME, INDEX = (f"SWEEPSTACK_{name}" for name in ("POD_UID", "POD_NAME", "NODE_NAME", "INDEX"))
 """Set by the pod's template, from what the API server knows of it."""
 BOX, NAMESPACE = "SWEEPSTACK_BOX", "SWEEPSTACK_POD_NAMESPACE"
+NODES, ADDRESS, JOB = (f"SWEEPSTACK_POD_{name}" for name in ("NODES", "ADDRESS", "JOB"))
+"""Of a worker of several pods, set in each: how many it has; its own address; its Job, which is one worker."""
+HELD, DOORS = "jobs/held", "jobs/doors"
+"""Below HOME: `<uid>.json`, the other pods of that worker; a folder a Job, where they say how they are reached."""
 KEPT = ("NVIDIA_", "CUDA_", "ROCR_", "HIP_", "KUBERNETES_SERVICE_", "SWEEPSTACK_")
 """Variables of the container that begin so are handed on, and those of the next line: they say where the image has its
 libraries, which GPUs the pod has, and where the API server is."""
@@ -85,13 +89,31 @@ class Pilot:
             signal.signal(number, self._on_signal)
         names = " ".join(os.environ.get(name, "") for name in (POD_NAME, NODE_NAME))
         say(f"{self.worker} begins in pod {names}")
-        argv = [sys.executable, str(self.home / self.runner), str(self.home), "--worker", self.worker]
+        argv = self._argv()
         self._process = subprocess.Popen(argv, cwd=str(self.home), env=self._env(), stdin=subprocess.DEVNULL)
         if self.told:  # a signal that came before there was a process to hand it to
             self._hand_on()
         code = self._collected(self._process)
         say(f"{self.worker} ended with {code}")
         return code_of_pod(code, self.told)
+
+    def _argv(self) -> list[str]:
+        """The worker's command; with several pods it is the first one's, and the others wait for what that starts."""
+        worker = [sys.executable, str(self.home / self.runner), str(self.home), "--worker", self.worker]
+        own = os.environ
+        if int(own.get(NODES) or 1) < 2:
+            return worker
+        nodes = (self.home / self.runner).with_name("nodes.py")
+        if not nodes.exists():
+            raise OSError(
+                f"there is no {nodes}: cells over several nodes need the extension `nodes` where this came from"
+            )
+        program, doors = [sys.executable, "-I", "-S", str(nodes)], str(self.home / DOORS / own[JOB])
+        index, about = own[INDEX], [own[POD_NAME], self.job, own[ADDRESS]]
+        if index != "0":
+            return [*program, "door", doors, index, *about]
+        record = str(self.home / HELD / f"{self.job}.json")
+        return [*program, "lead", record, own[NODES], doors, *about, "--", *worker]
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.told = True
@@ -117,13 +139,14 @@ class Pilot:
         the runner needs. The image's own PATH comes after the box's Python."""
         own = os.environ
         kept = {name: own[name] for name in own if name.startswith(KEPT) or name in KEPT_WHOLE}
+        waits = own.get(INDEX, "0") != "0" and int(own.get(NODES) or 1) > 1  # it is none of the box's cells
         path = [str(PurePosixPath(sys.executable).parent), *own.get("PATH", PATH).split(":"), *PATH.split(":")]
         return {
             **kept,
             "HOME": own.get("HOME", "/"),
             "PATH": ":".join(dict.fromkeys(path)),
             "LANG": "C.UTF-8",
-            BOX_ID_VARIABLE: own[BOX],
+            **({} if waits else {BOX_ID_VARIABLE: own[BOX]}),
             "SWEEPSTACK_WORKER_JOB": self.job,
             "SWEEPSTACK_WORKER_TRY": "0",
             "SWEEPSTACK_WORKER_ENDS": "",

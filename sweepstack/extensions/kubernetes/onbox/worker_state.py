@@ -21,7 +21,7 @@ from typing import Any, Mapping
 from sweepstack.onbox.common.errors import NotAuthorized, SweepstackError
 
 from . import api_server, ends
-from .pilot import NAMESPACE
+from .pilot import HELD, NAMESPACE
 
 RECORDS = "api/ended"
 """Below HOME: a file `<uid>.json` for each pod whose end a command was shown."""
@@ -43,7 +43,29 @@ def record_of(pod: Mapping[str, Any], why: str) -> bytes:
 
 
 def told(native_id: str, home: Path, job: str) -> dict[str, str]:
-    """`state`, `why` and `memory`; see above. Never raises."""
+    """`state`, `why` and `memory`; see above. One of several pods has ended once all have. Never raises."""
+    found = _told(native_id, home, job)
+    if found["state"] == ends.ENDED:
+        try:
+            others = json.loads((home / HELD / f"{job}.json").read_bytes())["nodes"]
+            held = {str(name): str(one["id"]) for name, one in others.items()}
+        except FileNotFoundError:
+            return found  # of one pod; or of several, and no worker began yet
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return {
+                **found,
+                "state": ends.UNKNOWN,
+                "why": f"which other pods it had does not read: {error}{_free(job)}",
+            }
+        for name, uid in held.items():
+            one = _told(native_id, home, uid, of=job)
+            if one["state"] != ends.ENDED:
+                return {**one, "why": f"its other pod {name} has not ended, as far as is known: {one['why']}"}
+    return found
+
+
+def _told(native_id: str, home: Path, job: str, of: str = "") -> dict[str, str]:
+    """The same of one pod. `of`: the first one of its worker."""
     if not _UID.fullmatch(job):
         return {"state": ends.UNKNOWN, "why": f"{job!r} is no pod's uid", "memory": ""}
     found = _recorded(home, job)
@@ -54,12 +76,12 @@ def told(native_id: str, home: Path, job: str) -> dict[str, str]:
         shown = api_server.pods(os.environ.get(NAMESPACE, ""), f"{LABEL}={native_id}")
         pod = next((one for one in shown if one["metadata"]["uid"] == job), None)
     except (SweepstackError, KeyError, TypeError) as error:
-        return {"state": ends.UNKNOWN, "why": f"{error}{_free(job)}", "memory": ""}
+        return {"state": ends.UNKNOWN, "why": f"{error}{_free(of or job)}", "memory": ""}
     if pod is None:
-        why = f"the API server shows the pod {job} no more, and no command saw its end{_free(job)}"
+        why = f"the API server shows the pod {job} no more, and no command saw its end{_free(of or job)}"
         return {"state": ends.UNKNOWN, "why": why, "memory": ""}
     state, why = ends.judged(pod, _node_of(pod), time.time())
-    why += _free(job) if state == ends.UNKNOWN else ""
+    why += _free(of or job) if state == ends.UNKNOWN else ""
     return {"state": state, "why": why, "memory": ends.for_memory(pod)}
 
 

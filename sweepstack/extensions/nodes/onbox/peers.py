@@ -87,7 +87,7 @@ class AllocatedPeer(Carrier):
         return _resolved(self.name, self._at)
 
     def lost(self, code: int, words: str) -> str:
-        broken = re.search(r"(?:srun|stepd): error: (?!\S+: tasks? \d)(.*)", words)
+        broken = re.search(r"(?:srun|stepd|enter): error: (?!\S+: tasks? \d)(.*)", words)
         return f"can't be reached from here: {broken[1]}" if code and broken is not None else ""
 
 

@@ -2,6 +2,8 @@
 
 nodes.py preflight FILE | launch FILE | release BOX …     on the first node
 nodes.py facts JSON | keep | end BOX …                            on a peer
+nodes.py lead RECORD … | enter RECORD NODE …                      on the first, where nodes have doors
+nodes.py door FOLDER …                                            on each other one then
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ VERBS = {
     "facts": ("facts", "serve"),
     "release": ("release", "main"),
     "end": ("release", "end"),
+    "lead": ("lead", "main"),
+    "door": ("door", "main"),
+    "enter": ("door", "enter"),
 }
 """Verb → module and function. Only what a verb needs is imported: a peer has less to read."""
 

@@ -1,0 +1,194 @@
+"""Cells over two pods on two nodes of a real cluster: who may begin, and what frees a cell whose pods were lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepstack.core.resources import BoxInputs, BoxState
+from sweepstack.extensions.kubernetes import several
+from tests.extensions.kubernetes.world import CONTROL, KubeSweep
+from tests.simulators.kubernetes import STORAGE_CLASS, KubernetesCluster
+from tests.simulators.kubernetes.fixture import shared_cluster
+from tests.unit.provider.support import QUEUE
+
+proof = pytest.mark.proof
+RUNNING = """
+import os, runpy, sys
+options = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
+os.environ.update(RANK=options["node-rank"], MASTER=options["master-addr"], PORT=options["master-port"])
+sys.argv = [word for word in sys.argv[1:] if not word.startswith("--")]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Stands for torch's own start of ranks, as an image for tests has no torch: one rank a node, with the same options."""
+RANKS = """
+import fcntl, json, os, socket, sys, time
+out, control, cell = sys.argv[1], sys.argv[2], os.environ["SWEEPSTACK_CELL"]
+rank, at = int(os.environ["RANK"]), (os.environ["MASTER"], int(os.environ["PORT"]))
+alone = open(f"{control}/alone-{cell}-{rank}", "w")
+try:
+    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(f"{control}/overlap", "a").write(cell + chr(10))
+if rank == 0:
+    open(f"{control}/started", "a").write(cell + " x" + chr(10))
+    with socket.create_server(at) as door:
+        other = door.accept()[0]
+    said = other.recv(100).decode()
+else:
+    for _ in range(200):
+        try:
+            first = socket.create_connection(at)
+            break
+        except OSError:
+            time.sleep(0.1)
+    first.sendall(socket.gethostname().encode())
+open(f"{control}/on-{cell}-{rank}", "w").write(socket.gethostname())
+while os.path.exists(f"{control}/hold-{cell}"):
+    time.sleep(0.1)
+if rank == 0:
+    json.dump({"first": socket.gethostname(), "other": said}, open(f"{out}/result.json", "w"))
+"""
+
+
+class Pair(KubeSweep):
+    """A sweep whose workers have two pods, and whose cells run on both."""
+
+    run = f"python3 train.py {{out}} {CONTROL}"
+
+    def __init__(self, folder: Path, cluster: KubernetesCluster, train: str = RANKS, **scheduler: Any) -> None:
+        super().__init__(folder, cluster, **{"workers": 1, "nodes": 2, **scheduler})
+        self.job |= {"run": self.run, "env": {"SWEEPSTACK_NODES": "2"}, "nodes": {"allocated": True, "restores": True}}
+        code = self.project / "job"
+        (code / "train.py").write_text(train)
+        if train is RANKS:
+            for package in ("torch", "torch/distributed", "torch-2.0.dist-info"):
+                (code / package).mkdir()
+                (code / package / "__init__.py").touch()
+            (code / "torch/distributed/run.py").write_text(RUNNING)
+            about = "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
+            (code / "torch-2.0.dist-info/METADATA").write_text(about)
+
+    def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
+        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS, several.SHARED: True}
+        return super().box_inputs(name, **({"resources": resources} | changes))
+
+    def both_run(self, cell: str) -> bool:
+        return all((self.control / f"on-{cell}-{rank}").exists() for rank in (0, 1))
+
+    def up(self, box: BoxState, queue: Any) -> Any:
+        return QUEUE.update(self.op("Queue"), "q", queue, self.queue_inputs(box, *self.roster))
+
+    def picture(self) -> str:
+        parts = [super().picture()]
+        for box in self.boxes:
+            home = self.root(box) / "data/sweep"
+            for log in [*home.glob("cells/*/*/log.txt"), *home.glob("setup/*.log")]:
+                parts += [f"-- {log.relative_to(home)}", log.read_text(errors="replace")[-3000:]]
+        return "\n".join(parts)
+
+
+@pytest.fixture(scope="module")
+def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> KubernetesCluster:
+    return shared_cluster(pytestconfig, tmp_path_factory)
+
+
+@pytest.fixture
+def make(cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pair]]:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    made: list[Pair] = []
+
+    def one(**how: Any) -> Pair:
+        made.append(Pair(tmp_path / f"sweep-{len(made)}", cluster, **how))
+        made[-1].roster = ("a",)
+        return made[-1]
+
+    yield one
+    for pair in made:
+        pair.close()
+
+
+def result(pair: Pair, box: BoxState, cell: str = "a") -> dict[str, Any]:
+    (found,) = pair.root(box).glob(f"mnt/durable/**/cells/{cell}/result.json")
+    return dict(json.loads(found.read_text()))
+
+
+def test_a_cell_runs_in_two_pods_on_two_nodes(make: Callable[..., Pair]) -> None:
+    """Its ranks reach each other by the pods' addresses; it is one cell, and one worker that ends as a whole."""
+    pair = make()
+    pair.hold("a")
+    box = pair.box()
+    pair.queue(box)
+    pair.until(lambda: pair.both_run("a"), "both ranks")
+    assert len({pod["spec"]["nodeName"] for pod in pair.running()}) == 2
+    told = pair.channel(box).workers()
+    assert "1 workers run, 0 wait, each of 2 pods" in told["words"]
+    assert [task["name"] for task in told["tasks"]] == [pair.worker_of(box, "a").removesuffix(".0")]
+    pair.let("a")
+    pair.until_sealed(box, "a")
+    found = result(pair, box)
+    assert (found["first"][-2:], found["other"][-2:]) == ("-0", "-1")
+    (checked,) = pair.events(box, "nodes-checked")
+    assert [node["interface"][0] for node in checked["nodes"]] == ["eth0", "eth0"]
+    pair.until(lambda: not pair.channel(box).lock_held("data/sweep/runner.lock"), "the worker's end")
+    pair.assert_honest(box)
+
+
+@proof
+def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair]) -> None:
+    """The node of the second pod is silent: the first one's end frees nothing, and the cell begins again once the
+    node is back and has said that both ended."""
+    pair = make()
+    pair.hold("a")
+    box = pair.box()
+    queue = pair.queue(box)
+    pair.until(lambda: pair.both_run("a"), "both ranks")
+    first = pair.worker_of(box, "a").removesuffix(".0")
+    other = next(pod for pod in pair.running() if pod["metadata"]["uid"] != first)
+    node = pair.cluster.nodes[other["spec"]["nodeName"]]
+    node.partition()
+    try:
+        pair.until(lambda: first not in {pod["metadata"]["uid"] for pod in pair.running()}, "the first pod's end")
+        queue = pair.up(box, queue)
+        state = pair.channel(box).state_command()
+        asked = pair.channel(box).run([*state, first, "0"], timeout=60)
+        assert json.loads(asked.stdout)["state"] == "unknown", asked
+        assert other["metadata"]["name"] in json.loads(asked.stdout)["why"]
+        assert pair.starts()["a"] == 1
+    finally:
+        node.heal()
+        node.await_ready()
+    pair.let("a")
+
+    def done() -> bool:
+        pair.up(box, queue)
+        return "a" in pair.sealed(box)
+
+    pair.until(done, "the seal")
+    assert pair.starts()["a"] == 2
+    pair.assert_honest(box)
+
+
+@proof
+@pytest.mark.parametrize("which", ["first", "other"])
+def test_a_pod_that_is_evicted_takes_its_whole_worker_along(make: Callable[..., Pair], which: str) -> None:
+    pair = make()
+    pair.hold("a")
+    box = pair.box()
+    pair.queue(box)
+    pair.until(lambda: pair.both_run("a"), "both ranks")
+    first = pair.worker_of(box, "a").removesuffix(".0")
+    pod = next(one for one in pair.running() if (one["metadata"]["uid"] == first) == (which == "first"))
+    pair.admin.delete(pair.path("pods", pod["metadata"]["name"]))
+    pair.until(lambda: pair.starts()["a"] == 2, "another start")
+    pair.let("a")
+    pair.until_sealed(box, "a")
+    pair.assert_honest(box)
