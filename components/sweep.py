@@ -96,6 +96,7 @@ class Sweep(Component):
             artifacts_digest=artifacts_digest(plan.artifacts),
             budget=plan.budget.model_dump(mode="json", exclude_none=True) if plan.budget is not None else None,
             outlook=outlook_of(fleet, declared) if plan.budget is not None else None,
+            search=plan.search or None,
         )
         if not pulumi.runtime.is_dry_run():
             file = stack_path(project_root, pulumi.get_stack())

@@ -109,10 +109,12 @@ def _cache(path: Path) -> Path:
 def _expanded(path: Path) -> dict[str, list[str]]:
     """Reads the stack file and expands its roster: slow, half a second of imports."""
     from sweepstack.config.edit.stack_file import StackFile
+    from sweepstack.config.project import project_root, stack_name
+    from sweepstack.config.searched import with_search
     from sweepstack.core.cells import CellsConfig
     from sweepstack.core.roster import expand
 
-    raw = StackFile(path, path.name).sweep()
+    raw = with_search(StackFile(path, path.name).sweep(), project_root(path.parent), stack_name(path))
     named = raw.get("boxes")
     roster = expand(CellsConfig.model_validate(raw.get("cells") or {}))
     return {"cells": [*roster.names, *roster.dropped], "boxes": [str(name) for name in named or ()]}

@@ -43,6 +43,8 @@ class ReadStackFile:
     """Where the program declares the object: what the stack file has of it, which machines wrote."""
     beside: Document | None = None
     """Where the program declares the object: the stack file, which has `own`."""
+    root: Path = Path()
+    """The project that it was found in."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def find(project_root: Path, stack: str, declared_text: str | None = None) -> Re
     file = Path(os.path.relpath(path, project_root)).as_posix()
     if not path.exists():
         raise _no_such_stack(path, file)
-    found = ReadStackFile(stack.rsplit("/", 1)[-1], file, read_document(path, file))
+    found = ReadStackFile(stack.rsplit("/", 1)[-1], file, read_document(path, file), root=project_root)
     declared = read_declared(path, file, declared_text)
     if declared is not None:
         return _with_own(found, declared)
@@ -114,6 +116,7 @@ def _with_own(found: ReadStackFile, declared: Declared) -> ReadStackFile:
         ("config", key),
         own=own,
         beside=document,
+        root=found.root,
     )
 
 

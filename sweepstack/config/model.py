@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sweepstack.config.events import EventsConfig, tells
 from sweepstack.config.override import AcceptedFact, FactName, Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
+from sweepstack.config.search import SearchConfig, needs_metric
 from sweepstack.config.secrets import quotable
 from sweepstack.config.types import (
     ArtifactPath,
@@ -328,6 +329,8 @@ class SweepConfig(Shape):
     """what a cell runs: [job](#job)"""
     cells: CellsConfig
     """which cells there are: [cells](#cells)"""
+    search: Annotated[SearchConfig | None, AfterValidator(needs_metric)] = None
+    """further cells, drawn from ranges while the sweep runs: [search](#search)"""
     artifacts: Annotated[dict[ArtifactPath, Artifact], AfterValidator(at_least_one("file that proves a cell"))]
     """the files that prove a cell: [artifacts](#artifacts)"""
     metrics: Metrics | None = None

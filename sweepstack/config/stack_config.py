@@ -20,6 +20,7 @@ from sweepstack.config.model import Artifact, BoxConfig, Job, Metrics, SweepConf
 from sweepstack.config.override import Override
 from sweepstack.config.problems import Mistake, dotted, from_validation, keyed, refuse, value_at
 from sweepstack.config.rent import Gpu, Mount, Resources
+from sweepstack.config.searched import at_axes, search_mistakes, search_of, with_search
 from sweepstack.config.secrets import secret_params, secrets_by_place
 from sweepstack.config.types import Shape
 from sweepstack.config.volume_stack import StoreShape
@@ -182,7 +183,15 @@ class StackConfig(OfFile, SweepConfig):
         """The config in a file that was read."""
         config, values, at, mistakes = cls._by_shape(found)
         document = found.document
-        roster, more = _roster(values, document, at)
+        written = values
+        wrong = mistakes_of(search_mistakes(values), document, at)
+        try:
+            values = with_search(values, found.root, found.stack)
+        except ConfigError as error:
+            wrong.append(Mistake(document.line((*at, "search")), "search", str(error)))
+        mistakes += wrong
+        known_cells = not wrong and (search_of(values) is not None or not values.get("search"))
+        roster, more = _roster(values, document, at) if known_cells else (None, [])
         known = known_platforms() if platforms is None else platforms
         told = {(mistake.line, mistake.key.partition(": ")[0]) for mistake in [*mistakes, *more]}
         checked = cross_checks(values, roster, known, document, at)
@@ -193,7 +202,7 @@ class StackConfig(OfFile, SweepConfig):
             raise _refusal(mistakes, found, at)
         config._roster = roster
         by_place = mistakes_of(secrets_by_place(values), document, at)
-        doubts = by_place or mistakes_of(given(values, roster), document, at)  # which quotes values
+        doubts = by_place or mistakes_of(at_axes(given(values, roster), written), document, at)  # which quotes values
         config._refused_new = refuse(doubts, document) if doubts else None
         return config
 

@@ -22,6 +22,7 @@ MODULES = {
     **{name: name for name in ("gguf", "onnx", "skops", "tensorboard", "zarr")},
     "report": "bokeh",
     "s3": "boto3",
+    "search": "optuna",
     "sign": "cryptography",
 }
 """Extra → the module by which it is seen. That of a platform has its adapter's name, and so has its module: the package

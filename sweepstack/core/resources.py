@@ -44,6 +44,8 @@ class IdentityInputs(Inputs):
     """what the sweep may cost"""
     outlook: Outlook | None = None
     """the work to come, for the preview's line about the budget"""
+    search: str | None = None
+    """how further cells are drawn: space, sampler, seed and bounds, as one JSON text"""
     clearances: dict[str, str] = Field(default_factory=dict)
     """box that leaves → the check's answer to its approval; written by Check, a program gives none"""
     policy: str | None = None

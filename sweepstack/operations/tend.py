@@ -77,6 +77,12 @@ class Round:
     replaced: list[str] = field(default_factory=list)
     moved: dict[str, int] = field(default_factory=dict)
     """Box → the number of waiting cells that were moved to it."""
+    searched: list[str] = field(default_factory=list)
+    """Cells of the search that were brought to the queues, or stopped there."""
+    search: list[str] = field(default_factory=list)
+    """What was decided of the search."""
+    search_waits: bool = False
+    """Whether cells of the search could not be brought, and the next round tries again."""
     alarms: list[str] = field(default_factory=list)
     """What a person must do about an account, as `status` shows it; it changes no exit code."""
     problems: list[str] = field(default_factory=list)
@@ -87,7 +93,11 @@ class Round:
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape of a line of `--json`."""
-        return vars(self).copy()
+        found = vars(self).copy()
+        if not (self.search or self.searched):  # of a sweep without a search
+            del found["search"], found["searched"]
+        del found["search_waits"]
+        return found
 
 
 def begin(snapshot: Snapshot, view: SweepView, verified: Seals) -> Round:
@@ -228,7 +238,7 @@ def move_cells_to_idle(
     stack = snapshot.state.stack
     names = f"box {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} nothing to do"
     try:
-        steps = _preview(root, stack, targets)
+        steps = preview(root, stack, targets)
     except SweepstackError as error:
         round_.problems.append(f"{names}, and the preview of moving cells failed: {error}")
         return
@@ -250,7 +260,9 @@ def move_cells_to_idle(
         round_.problems.append(f"`pulumi up` of the queues ended with {code}: cells stay where they wait")
 
 
-def _preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str, Any]]:
+def preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The steps of the engine's preview with these targets. Blocks for `PREVIEW_SECONDS` at most. Raises
+    SweepstackError."""
     command = [find_engine(), "preview", "--json", "--stack", stack, "--non-interactive", *targets]
     try:
         found = subprocess.run(
@@ -271,6 +283,17 @@ def _preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str
 def _moved_and_other(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """From a preview: idle box → how many more cells it would have; and all other changes, as text."""
     more = dict.fromkeys(idle, 0)
+    for step in steps:
+        name = str(step.get("urn")).rpartition("::")[2]
+        if name in more and step.get("op") == "update" and "Queue::" in str(step.get("urn")):
+            before, after = (_cells_of_queue(step.get(key)) for key in ("oldState", "newState"))
+            more[name] = len(after - before)
+    return more, changed_by_engine(steps, {"Queue": CELLS})
+
+
+def changed_by_engine(steps: Sequence[Mapping[str, Any]], allowed: Mapping[str, frozenset[str]]) -> list[str]:
+    """What a preview would change beside these inputs, as text. `allowed`: resource → inputs whose update is no more
+    than a list of cells. Anything but an update is more."""
     other: list[str] = []
     for step in steps:
         op, urn = str(step.get("op")), str(step.get("urn"))
@@ -278,15 +301,12 @@ def _moved_and_other(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) ->
             continue
         kind, name = urn.split("::")[2].rpartition("$")[2].rpartition(":")[2], urn.rpartition("::")[2]
         reasons = set(step.get("diffReasons") or step.get("detailedDiff") or ())
-        if op != "update" or kind != "Queue" or not {reason.partition("[")[0] for reason in reasons} <= CELLS:
-            if kind != "Stack":
-                what = ", ".join(sorted(reasons - CELLS)) or op
-                other.append(f"{kind.lower()} {name} ({what})")
+        known = allowed.get(kind, frozenset())
+        if op == "update" and kind in allowed and {reason.partition("[")[0] for reason in reasons} <= known:
             continue
-        before, after = (_cells_of_queue(step.get(key)) for key in ("oldState", "newState"))
-        if name in more:
-            more[name] = len(after - before)
-    return more, other
+        if kind != "Stack":
+            other.append(f"{kind.lower()} {name} ({', '.join(sorted(reasons - known)) or op})")
+    return other
 
 
 def _cells_of_queue(state: Any) -> set[str]:

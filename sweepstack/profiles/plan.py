@@ -142,6 +142,8 @@ class Plan:
     """cell → its retry by `cells.retry` that is not on record yet"""
     refused_new: ConfigError | None = None
     """`StackConfig.refused_new`."""
+    search: str = ""
+    """`SearchConfig.text`; "" where nothing is drawn."""
     cluster: str = ""
     """The address of the cluster whose pods are the workers; else ""."""
 

@@ -234,6 +234,7 @@ def _plan(config: StackConfig, profile: Profile, refused: list[str]) -> Plan:
             *clusters.gpu_hour_words(config, profile, [box.scheduler for box in boxes if box.want == "running"]),
         ),
         refused_new=config.refused_new,
+        search=config.search.text if config.search is not None else "",
         site=_site(config, profile, layout, durable),
         list_lag=profile.believed_lag,
         cluster=own.address(config) if (own := clusters.of_pods(profile)) is not None else "",

@@ -468,6 +468,7 @@ WORDS: Mapping[str, str] = {
     "resources": "what is rented",
     "retries": "retry of the cell",
     "roster_digest": "list of cells, by digest",
+    "search": "search: space, sampler and bounds",
     "secrets": "secrets by name",
     "size_gb": "size in GB",
     "smoke": "smoke run",

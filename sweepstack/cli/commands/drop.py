@@ -47,7 +47,7 @@ def command(
 
 def _may_drop(target: Target, names: tuple[str, ...], reason: str) -> None:
     """Raises No where one of these cells can't be dropped: nothing was written then."""
-    roster, problem = file_roster(target.file)
+    roster, problem = file_roster(target.file, target.root)
     if roster is None:
         raise No(problem or f"{target.file.shown} is not there", [f"sweepctl status --stack {target.stack}"])
     for name in names:

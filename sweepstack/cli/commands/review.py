@@ -230,7 +230,7 @@ def _told(live: Live, code: int, document: Any) -> Live:
 def _live(sources: Sources, base: str, earlier: WholeRoster | None) -> Live:
     target = sources.target
     snapshot = take_snapshot(sources)
-    written, problem = file_roster(target.file) if not target.is_store else (None, "")
+    written, problem = file_roster(target.file, target.root) if not target.is_store else (None, "")
     rosters = {"state": _in_state(snapshot)}
     if written is not None:
         rosters["file"] = _plain(written)
@@ -327,7 +327,9 @@ def _roster_of_revision(target: Target, revision: str) -> WholeRoster | None:
         copy.write_bytes(text)
         if declared is not None:
             declared_path(copy).write_bytes(declared)
-        roster, problem = file_roster(StackFile(copy, f"{target.file.shown} of {revision}", target.file.key))
+        roster, problem = file_roster(
+            StackFile(copy, f"{target.file.shown} of {revision}", target.file.key), target.root
+        )
     if problem:
         raise Unsure(f"--base {revision}: {problem}")
     return roster

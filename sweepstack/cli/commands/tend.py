@@ -29,11 +29,14 @@ from sweepstack.cli.events import Events
 from sweepstack.cli.options import AsJson, Stack, parse_duration
 from sweepstack.cli.output import NO, UNSURE, YES, Out, note, size, span
 from sweepstack.cli.progress import Progress
+from sweepstack.config.searched import search_of
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.onbox.common.units import count
+from sweepstack.operations.search import bring_in as bring
+from sweepstack.operations.search import decide, shown
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.roster_diff import rosters
 from sweepstack.operations.sweep.sources import Sources, open_sources, usable
@@ -52,7 +55,7 @@ from sweepstack.operations.tend import (
     stop_finished_boxes,
     to_bring_in,
 )
-from sweepstack.status.compose import compose
+from sweepstack.status.compose import SweepView, compose
 from sweepstack.status.engine.call import find_engine
 from sweepstack.status.snapshot import Snapshot
 
@@ -152,10 +155,14 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         if not memory.stop.is_set():
             bring_in(sources, store, snapshot, round_, memory)
         if not memory.stop.is_set():
+            search_on(sources, store, snapshot, view, round_, memory)
+        if not memory.stop.is_set() and not round_.searched:
             move_cells_to_idle(
                 target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
             )
-        if not memory.stop.is_set() and not round_.moved:  # no stop for a box that has just been given cells
+        if not memory.stop.is_set() and not (
+            round_.moved or round_.searched
+        ):  # no stop for a box that has just been given cells
             stop_finished_boxes(store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)
@@ -165,6 +172,19 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         return Round(unknown=[str(error)], next=list(error.next))
     except SweepstackError as error:
         return Round(unknown=[str(error)], next=[f"sweepctl status --stack {target.stack}"])
+
+
+def search_on(
+    sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, round_: Round, memory: Memory
+) -> None:
+    """Decides what can be decided of a search, and brings it to the queues. A sweep without one reads no more for it
+    than its stack file."""
+    if search_of(sources.target.file.sweep()) is None:
+        return
+    decided = decide(sources, store, snapshot, view)
+    round_.search = [*shown(decided), *([decided.note] if decided.note else [])]
+    if not decided.note:
+        bring(sources, snapshot, round_, lambda words: _engine(memory, sources.target, words), note)
 
 
 def _replace(sources: Sources, memory: Memory, round_: Round) -> None:
@@ -247,6 +267,7 @@ def print_round(round_: Round, number: int, out: Out, again: str) -> None:
         parts.append(f"pulled {count(round_.pulled, 'cell')}, {size(round_.bytes)}")
     parts += [f"stopped {name}: {why}" for name, why in round_.stopped.items()]
     parts += [f"box {name} is kept: {why}" for name, why in round_.kept.items()]
+    parts += [f"search: {what}" if not what.startswith("search") else what for what in round_.search]
     parts += [f"box {name} takes over {count(cells, 'cell')}" for name, cells in round_.moved.items()]
     parts += [f"rented again: {name}" for name in round_.replaced]
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
@@ -285,7 +306,7 @@ def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_:
 def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:
     """Completes the round: the states of the cells now, what there is to tell, whether anything is left to do, what to
     type next."""
-    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved
+    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved or round_.searched
     sources = open_sources(sources.target) if changed else sources
     snapshot = take_snapshot(sources)
     view = compose(snapshot)
@@ -297,7 +318,8 @@ def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -
         box_snapshot.seen.runner_alive is None and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
     )
     fresh = seals(snapshot.box_snapshots) - verified
-    round_.over = not (at_work or waits or fresh or round_.unknown or round_.replaced or round_.moved)
+    goes_on = round_.replaced or round_.moved or round_.searched or round_.search_waits
+    round_.over = not (at_work or waits or fresh or round_.unknown or goes_on)
     if not round_.over:
         return
     settled = all(cell.state in SETTLED for cell in view.cells)

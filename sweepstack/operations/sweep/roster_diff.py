@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import ValidationError
 
 from sweepstack.config.edit.stack_file import StackFile
+from sweepstack.config.project import stack_name
+from sweepstack.config.searched import with_search
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
 from sweepstack.core.roster import Roster, expand, in_order
@@ -51,7 +55,7 @@ def rosters(target: Target, state: StackState) -> Rosters:
     given = Roster(tuple(cells[name] for name in sorted(cells)), dropped)
     wanted = {box.roster_digest for box in state.boxes if not box.to_delete}
     notes = []
-    written, problem = file_roster(target.file) if not target.is_store else (None, "")
+    written, problem = file_roster(target.file, target.root) if not target.is_store else (None, "")
     if problem:
         notes.append(problem)
     if len(wanted) > 1:
@@ -67,12 +71,12 @@ def rosters(target: Target, state: StackState) -> Rosters:
     return Rosters(given.cells, dropped, whole, written is not None, tuple(notes), ahead, problem)
 
 
-def file_roster(file: StackFile) -> tuple[Roster | None, str]:
-    """The roster of the stack file, or None and why."""
+def file_roster(file: StackFile, project_root: Path) -> tuple[Roster | None, str]:
+    """The roster of the stack file, with what was drawn by its search; or None and why."""
     if not file.path.exists():
         return None, ""
     try:
-        raw = file.sweep().get("cells")
+        raw = with_search(file.sweep(), project_root, stack_name(file.path)).get("cells")
         return expand(CellsConfig.model_validate(raw or {})), ""
     except ValidationError as error:
         first = error.errors()[0]

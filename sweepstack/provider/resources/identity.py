@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from sweepstack.config.search import search_words
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import IdentityInputs, IdentityState
@@ -44,6 +45,7 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         "artifacts_digest": Decision.IGNORE,
         "budget": Decision.UPDATE,
         "outlook": Decision.IGNORE,
+        "search": Decision.UPDATE,
         "clearances": Decision.UPDATE,
         "policy": Decision.UPDATE,
     }
@@ -59,6 +61,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
             return Checked(new, failures)
         if new.budget is not None and new.outlook is not None:
             before_renting.say_budget(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
+        if new.search is not None:
+            op.info(search_words(new.search, new.budget))
         if old is None or new.leaving is None:
             return Checked(new)
         judged = want_gone.judge_leaving(Evidence(evidence_of(op, new.pull_to)), new.leaving, _rules(new), full=False)

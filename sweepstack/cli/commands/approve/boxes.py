@@ -307,7 +307,7 @@ def _receipt(
 
 def _same_roster(target: Target, receipt: Receipt | None) -> None:
     """Raises No if the stack file has another roster than the receipt: the next `up` would lock the boxes again."""
-    written, _ = file_roster(target.file)
+    written, _ = file_roster(target.file, target.root)
     if written is not None and receipt is not None and written.digest != receipt.roster_digest:
         raise No(
             f"{target.file.shown} has other cells than the receipt: `pulumi up` would lock the boxes again",

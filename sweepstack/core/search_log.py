@@ -1,0 +1,165 @@
+"""The log of a search: which cells were drawn, how they ended, which were stopped early, and why.
+
+One canonical JSON line each, with the hash of the line before it. It is only ever appended to. A line that does not
+read, breaks the chain, or says a thing twice is damage: a log that was edited never makes a roster.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from sweepstack.core.records import CellName, Record, later
+from sweepstack.onbox.common.canonical import GENESIS, canonical_json, sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import EvidenceDamaged
+
+PREFIX = "s"
+"""Cell number 7 of a search is `s7`."""
+Kind = Literal["suggested", "scored", "pruned", "kept"]
+
+
+class Step(Record):
+    """One line. What a kind does not have is left out of it.
+
+    `suggested`: cell `s<number>` with `params`. `scored`: it ended in `state`; `value`: its metric then, None where it
+    has none. `pruned`: `rule` stopped it at `rung`, where at `x` it had `value`, and `against` are the numbers that it
+    was held against, `bound` what it had to reach. `kept`: `by` brought it back for `reason`: no rule stops it again.
+    """
+
+    kind: Kind
+    cell: CellName
+    number: int | None = later(None, ge=0)
+    params: dict[str, Any] = Field(default={}, exclude_if=lambda value: not value)
+    state: str = later("")
+    value: float | None = later(None)
+    rule: str = later("")
+    rung: int | None = later(None, ge=0)
+    x: float | None = later(None)
+    metric: str = later("")
+    against: tuple[float, ...] = later(())
+    bound: float | None = later(None)
+    by: str = later("")
+    reason: str = later("")
+
+    @property
+    def why(self) -> str:
+        """Of a pruned cell: which rule, where, and by which numbers; as queues and people are told."""
+        held = f"{len(self.against)} cells that came as far"
+        return (
+            f"pruned by {self.rule} at rung {self.rung} (x {_short(self.x)}): {self.metric} {_short(self.value)}, and "
+            f"{_short(self.bound)} was needed, by {held}"
+        )
+
+
+def _short(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+@dataclass(frozen=True)
+class SearchLog:
+    """The lines in their order; `data`: their bytes, and `tag`: of the object that was read."""
+
+    steps: tuple[Step, ...] = ()
+    data: bytes = b""
+    tag: str = ""
+
+    @cached_property
+    def suggested(self) -> dict[str, Step]:
+        """Cell → the line that drew it, by number."""
+        return {step.cell: step for step in self.steps if step.kind == "suggested"}
+
+    @cached_property
+    def scored(self) -> dict[str, Step]:
+        """Cell → how it ended last, since it was drawn or brought back."""
+        return self._last("scored", until=("kept",))
+
+    @cached_property
+    def pruned(self) -> dict[str, Step]:
+        """Cells that are stopped, and by which line. Not those that a person brought back."""
+        return self._last("pruned", until=("kept",))
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """Cells that no rule stops any more."""
+        return frozenset(step.cell for step in self.steps if step.kind == "kept")
+
+    @property
+    def open(self) -> list[str]:
+        """Cells that were drawn and have not ended, in their order."""
+        return [cell for cell in self.suggested if cell not in self.scored and cell not in self.pruned]
+
+    def with_steps(self, steps: Iterable[Step]) -> "SearchLog":
+        """The same with further lines. Raises EvidenceDamaged for a line that may not follow."""
+        found, data = list(self.steps), self.data
+        for step in steps:
+            _may_follow(step, found)
+            line = {**step.model_dump(mode="json"), "previous": _head(data)}
+            found.append(step)
+            data += canonical_json(line) + b"\n"
+        return SearchLog(tuple(found), data, self.tag)
+
+    def _last(self, kind: Kind, until: Sequence[Kind]) -> dict[str, Step]:
+        found: dict[str, Step] = {}
+        for step in self.steps:
+            if step.kind == kind:
+                found[step.cell] = step
+            elif step.kind in until:
+                found.pop(step.cell, None)
+        return found
+
+
+def parse_search_log(data: bytes, tag: str = "", shown: str = "the log of the search") -> SearchLog:
+    """The log in `data`. Raises EvidenceDamaged, with the line's number; also for a last line that is torn: a log is
+    written whole."""
+    steps: list[Step] = []
+    before = b""
+    if data and not data.endswith(b"\n"):
+        raise EvidenceDamaged(f"{shown} is damaged: its last line is cut off")
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            raw = _read(line)
+            if raw.pop("previous", None) != _head(before):
+                raise EvidenceDamaged("it does not follow the line before it")
+            step = Step.model_validate(raw)
+            _may_follow(step, steps)
+        except (EvidenceDamaged, ValidationError, ValueError) as error:
+            raise EvidenceDamaged(f"{shown}, line {number}, is damaged: {str(error).splitlines()[0]}") from error
+        steps.append(step)
+        before = line + b"\n"
+    return SearchLog(tuple(steps), data, tag)
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    from pydantic_core import from_json
+
+    raw = from_json(line)
+    if not isinstance(raw, dict) or canonical_json(raw) != line:
+        raise ValueError("it is not as it was written")
+    return raw
+
+
+def _head(data: bytes) -> str:
+    """The hash of the last line of whole lines."""
+    last = data[:-1].rpartition(b"\n")[2] if data else b""
+    return sha256_hex(last) if last else GENESIS
+
+
+def _may_follow(step: Step, before: Sequence[Step]) -> None:
+    """Raises EvidenceDamaged for a second line of what is said once, and for one that says too little."""
+    drawn = sum(1 for one in before if one.kind == "suggested")
+    mine = [one.kind for one in before if one.cell == step.cell]
+    wrong = ""
+    if step.kind == "suggested" and (step.number, step.cell) != (drawn, f"{PREFIX}{drawn}"):
+        wrong = f"{step.cell} is drawn, and {PREFIX}{drawn} is next"
+    elif step.kind != "suggested" and "suggested" not in mine:
+        wrong = f"{step.cell} is {step.kind}, and was never drawn"
+    elif step.kind in ("pruned", "scored") and mine[-1] in ("pruned", "scored"):
+        wrong = f"{step.cell} is {step.kind}, and ended before"
+    elif step.kind == "pruned" and ("kept" in mine or not step.rule or step.rung is None):
+        wrong = f"{step.cell} is pruned, which a person took back, or which names no rule"
+    elif step.kind == "kept" and mine[-1] not in ("pruned", "kept"):
+        wrong = f"{step.cell} is brought back, and was not stopped"
+    if wrong:
+        raise EvidenceDamaged(wrong)

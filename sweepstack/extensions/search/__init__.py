@@ -1,0 +1,1 @@
+"""Draws cells from ranges while a sweep runs (`search:` of a stack file)."""

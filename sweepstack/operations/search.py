@@ -1,0 +1,132 @@
+"""The search of a sweep in a round of `tend`: what the extension decides, on record; and new cells to the queues.
+
+A decision is one write to the log. What stands there and in no queue is brought by the engine, under the stack's lock:
+first what an earlier round left behind. Of two at once the log takes one, and the other decides anew in its next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from sweepstack.config.search import SearchConfig
+from sweepstack.config.searched import search_of
+from sweepstack.core.extensions import module_of, not_here
+from sweepstack.evidence.search_log import append, read_search_log
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.errors import ConfigError, EvidenceChanged, SweepstackError
+from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.roster_diff import file_roster
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.tend import Round, Run, changed_by_engine, preview
+from sweepstack.status.compose import SweepView
+from sweepstack.status.snapshot import Snapshot
+
+MOVES: Mapping[str, frozenset[str]] = {
+    "Queue": frozenset({"cells", "elsewhere", "dropped", "roster_digest", "rosterDigest"}),
+    "Box": frozenset({"roster_digest", "rosterDigest"}),
+    "Gate": frozenset({"roster_digest", "rosterDigest"}),
+    "Identity": frozenset({"roster_digest", "rosterDigest", "outlook"}),
+}
+"""What may change where cells of a search are brought in: the lists of cells, and their digest."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a round decided. `drawn`, `stopped`: cells; `left`: whether it may draw more later; `note`: why it does not
+    go on, "" where it does."""
+
+    drawn: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    left: bool = False
+    note: str = ""
+
+
+def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView) -> Decided:
+    """Decides what can be decided now, and writes it down in one write. Costs no money by itself. Raises ConfigError,
+    EvidenceError; nothing for a log that another process wrote to meanwhile: then nothing is decided."""
+    search = search_of(sources.target.file.sweep())
+    if search is None:
+        return Decided()
+    note = _why_not(search, sources, snapshot)
+    if note:
+        return Decided(note=note)
+    module = module_of("search", "decisions")
+    if module is None:
+        raise ConfigError(f"search: needs {not_here('search')}")
+    log = read_search_log(store.objects)
+    steps = import_module(module).decisions(sources, snapshot, view, search, log)
+    try:
+        log = append(store.objects, log, steps)
+    except EvidenceChanged as error:
+        return Decided(left=True, note=str(error))
+    return Decided(
+        drawn=tuple(step.cell for step in steps if step.kind == "suggested"),
+        stopped=tuple(step.cell for step in steps if step.kind == "pruned"),
+        left=len(log.suggested) < search.at_most.cells,
+    )
+
+
+def _why_not(search: SearchConfig, sources: Sources, snapshot: Snapshot) -> str:
+    """Why nothing may be decided now; "" where it may."""
+    identity, up = snapshot.state.identity, f"pulumi up --stack {snapshot.state.stack}"
+    if identity is None or identity.search != search.text:
+        return f"search: the stack file has another one than what is up, and nothing is drawn. Next: {up}"
+    if snapshot.teardown is not None:
+        return "search: a teardown has begun, and nothing is drawn"
+    if snapshot.approval is not None or any(box.box.approval is not None for box in snapshot.box_snapshots):
+        return "search: an approval stands, which is of the cells that are there, and nothing is drawn"
+    return ""
+
+
+def bring_in(sources: Sources, snapshot: Snapshot, round_: Round, run: Run, say: Callable[[str], None]) -> None:
+    """Brings cells of the log that no queue has to the queues, and stops there what a rule stopped, by the engine, with
+    all that is up as its targets. Rents nothing, ends no box. Blocks as `pulumi up` does. Idempotent."""
+    target, state = sources.target, snapshot.state
+    roster, problem = file_roster(target.file, target.root)
+    if roster is None:
+        round_.problems.append(problem)
+        return
+    queued = {cell.name for queue in state.queues for cell in queue.cells}
+    dropped = {name for queue in state.queues for name in queue.dropped}
+    new = sorted(set(roster.names) - queued)
+    stopped = sorted(set(roster.dropped) - dropped)
+    if not (new or stopped) or not state.queues:
+        return
+    urns = [state.identity.urn] if state.identity is not None else []
+    for snap in snapshot.box_snapshots:
+        if not snap.gone:
+            urns += [snap.box.urn, *([snap.queue.urn] if snap.queue is not None else [])]
+    urns += [gate.urn for gate in state.gates]
+    words = [word for urn in urns for word in ("--target", urn)]
+    what = " and ".join(
+        [f"{count(len(new), 'new cell')}"] * bool(new) + [f"{count(len(stopped), 'stopped cell')}"] * bool(stopped)
+    )
+    try:
+        other = changed_by_engine(preview(target.root, target.stack, words), MOVES)
+    except SweepstackError as error:
+        round_.problems.append(f"search: the preview of {what} failed: {error}")
+        round_.search_waits = True
+        return
+    up = f"pulumi up --stack {target.stack}"
+    if other:
+        round_.problems.append(
+            f"search: {what} wait, but `pulumi up` would also change {', '.join(other)}: type it yourself ({up})"
+        )
+        return
+    command = ["up", "--stack", target.stack, "--yes", "--non-interactive", "--skip-preview", *words]
+    say(f"$ {up} --yes --target {len(urns)} resources: {what} of the search")
+    code = run(command)
+    if code:
+        round_.problems.append(f"search: `pulumi up` ended with {code}: the next round tries again")
+        round_.search_waits = True
+        return
+    round_.searched = [*new, *stopped]
+
+
+def shown(decided: Decided) -> Sequence[str]:
+    """What a round's line says of it."""
+    parts: list[Any] = [f"drew {', '.join(decided.drawn)}"] if decided.drawn else []
+    return [*parts, *([f"stops {', '.join(decided.stopped)}"] if decided.stopped else [])]

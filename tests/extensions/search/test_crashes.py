@@ -1,0 +1,94 @@
+"""Crashes at any step, two `tend`s, cells that are lost: no suggestion is lost, none is there twice."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepstack.config.search import SearchConfig
+from sweepstack.core.search_log import SearchLog, parse_search_log
+from sweepstack.evidence.object_store import FolderStore
+from sweepstack.evidence.search_log import KEY, append, read_search_log
+from sweepstack.extensions.search.decisions import Ended, Found, beginning, decided
+from sweepstack.extensions.search.space import suggest
+from sweepstack.onbox.common.errors import EvidenceChanged
+
+ASKED = SearchConfig.model_validate(
+    {
+        "axes": {"lr": {"log_uniform": [0.0001, 0.1]}, "n": {"int": [1, 9]}},
+        "at_most": {"cells": 14, "dollars": 9},
+        "at_once": 3,
+        "sampler": "sobol",
+        "metric": "loss",
+        "seed": 5,
+    }
+)
+DO = st.sampled_from(["round", "round", "end", "end", "crash before", "crash after", "stale", "lost", "dear", "cheap"])
+
+
+class Tend:
+    """One `tend`: what it has read, and when it decides by it."""
+
+    def __init__(self, objects: FolderStore) -> None:
+        self.objects = objects
+        self.log = read_search_log(objects)
+
+    def look(self) -> None:
+        self.log = read_search_log(self.objects)
+
+    def write(self, found: Found, *, crash: bool = False) -> None:
+        log = self.log
+        begun = beginning(ASKED) if not log.suggested else []
+        steps = [*begun, *decided(ASKED, log.with_steps(begun), found)]
+        if crash:
+            return
+        self.log = append(self.objects, log, steps)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(DO, st.integers(0, 1), st.integers(0, 5)), max_size=40))
+def test_the_log_only_grows_and_each_line_follows_from_those_before(plan: list[tuple[str, int, int]]) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        objects = FolderStore("file://x", Path(folder))
+        tends = [Tend(objects), Tend(objects)]
+        ended: dict[str, Ended] = {}
+        usd, before = 0.0, b""
+        for what, who, which in plan:
+            tend = tends[who]
+            if what == "end" and tend.log.open:
+                cell = tend.log.open[which % len(tend.log.open)]
+                ended[cell] = Ended("ended" if which else "failed", which / 7 if which else None)
+            elif what == "lost" and ended:  # its box is gone before its end was read: it runs again
+                ended.pop(sorted(ended)[which % len(ended)])
+            elif what in ("dear", "cheap"):  # also what a clock that jumps makes of the cost
+                usd = 100.0 if what == "dear" else 0.0
+            else:
+                if what != "stale":
+                    tend.look()
+                try:
+                    tend.write(Found(dict(ended), usd, 0.1), crash=what == "crash before")
+                except EvidenceChanged:
+                    assert what == "stale"
+                if what == "crash after":
+                    tends[who] = Tend(objects)
+            held = objects.read(KEY)
+            now = held.data if held is not None else b""
+            assert now.startswith(before), "a line was lost, or changed"
+            before = now
+        _each_line_follows(parse_search_log(before))
+
+
+def _each_line_follows(log: SearchLog) -> None:
+    """Each draw is what the lines before it make of the file."""
+    begun = beginning(ASKED)
+    assert list(log.steps[: len(begun)]) == begun[: len(log.steps)]
+    known = SearchLog()
+    for number, step in enumerate(log.steps):
+        if step.kind == "suggested" and number >= len(begun):
+            assert step == suggest(ASKED, known)
+        known = known.with_steps([step])
+    assert len(log.suggested) <= ASKED.at_most.cells
+    assert len(log.open) <= ASKED.at_once
