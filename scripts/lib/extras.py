@@ -18,6 +18,7 @@ ASKED_FOR = {
     **{name: rf"\bload:\s*[\"']?{'(hdf5|keras)' if name == 'hdf5' else name}\b" for name in LOADERS},
     "runpod": r"\brunpod\b",
     "s3": r"s3://",
+    "search": r"\bsampler:\s*[\"']?(?:sobol|tpe|nsgaii)\b",
     "vastai": r"\bvastai\b",
 }
 """Extra → what stands in a stack file that needs it. One too many is installed in vain; one too few is refused by

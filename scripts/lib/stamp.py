@@ -30,6 +30,7 @@ PROOF = {
     "[report]": "bokeh",
     "[runpod]": "runpod",
     "[s3]": "boto3",
+    "[search]": "optuna",
     "[sign]": "cryptography",
     "[skops]": "skops",
     "[tensorboard]": "tensorboard",

@@ -199,6 +199,7 @@ LEAST = 9
 STYLES = {
     "verified": "green",
     "waived": "green",
+    "pruned": "green",
     "cleared": "green",
     "running": "cyan",
     "sealed": "cyan",

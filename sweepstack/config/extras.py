@@ -31,6 +31,8 @@ def _named(config: StackConfig | StoreConfig) -> Iterator[tuple[str, str]]:
     folders: dict[str, str | None] = {"pull_to": config.pull_to}
     if isinstance(config, StackConfig):
         platforms = {dotted(("candidates", at)): name for at, name in enumerate(config.candidates)}
+        if config.search is not None and config.search.sampler != "random":
+            yield f"search.sampler ({config.search.sampler})", "search"
         folders |= {f"mounts.{path}.source": mount.source for path, mount in config.mounts.items()}
         folders |= {f"boxes.{name}.returns": box.returns for name, box in config.boxes.items()}
     else:

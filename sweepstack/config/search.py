@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -172,6 +173,42 @@ class AtMost(Shape):
     runs goes on: the hard end is `budget`"""
 
 
+def _rungs(value: Any) -> tuple[float, ...]:
+    expected = "numbers of metrics.x, each larger than the one before it, such as [1, 3, 9]"
+    if not isinstance(value, list | tuple) or not value:
+        raise wrong(expected)
+    try:
+        read = tuple(float(one) for one in value if not isinstance(one, bool))
+    except (TypeError, ValueError):
+        raise wrong(expected) from None
+    if len(read) != len(value) or any(one >= two for one, two in pairwise(read)) or not math.isfinite(read[-1]):
+        raise wrong(expected)
+    return read
+
+
+def _several(value: int) -> int:
+    if value < 2:
+        raise wrong("2 or more: of so many cells one goes on")
+    return value
+
+
+class StopConfig(Shape):
+    """The rule that stops cells early, by `metric` and `goal`."""
+
+    anchor: ClassVar[str] = "search-stop"
+    rule: Literal["asha", "median", "patience"]
+    """at each of `rungs`: `asha` lets the best part of the cells go on that came there; `median` those that are not
+    worse than the median of the others there; `patience` those that were as good as at their best lately"""
+    rungs: Annotated[tuple[float, ...], BeforeValidator(_rungs)]
+    """where a cell is judged, as values of `metrics.x`: `[1, 3, 9]`. What counts is the first row at or behind it"""
+    factor: Annotated[Count, AfterValidator(_several)] = 3
+    """of `asha`: of so many cells that came to a rung, one goes on; 3 by default"""
+    least: Count = 3
+    """of `asha` and `median`: no cell is stopped where fewer cells came, itself among them; 3 by default"""
+    patience: Count = 2
+    """of `patience`: at so many rungs in a row it was worse than at its best before; 2 by default"""
+
+
 class SearchConfig(Shape):
     """Cells that are drawn from ranges while the sweep runs."""
 
@@ -195,6 +232,9 @@ class SearchConfig(Shape):
     that learn"""
     goal: Literal["minimize", "maximize"] = "minimize"
     """whether the least of `metric` is the best (default), or the most"""
+
+    stop: StopConfig | None = None
+    """the rule that stops cells early: [stop](#search-stop). Without one none is stopped"""
 
     @property
     def text(self) -> str:
@@ -221,6 +261,8 @@ def search_words(text: str, budget: Budget | None) -> str:
     """The most that a search can cost, for a review. `text`: `SearchConfig.text`."""
     search = SearchConfig.model_validate_json(text)
     most = f"search: {search.sampler} draws {search.at_most.cells} cells at most, {search.at_once} at a time"
+    if search.stop is not None:
+        most += f"; {search.stop.rule} stops cells early at {', '.join(f'{one:g}' for one in search.stop.rungs)}"
     bound = search.at_most.dollars
     if bound is not None:
         most += f", and none once the sweep would cost more than ${bound:g} with it; what runs then goes on"
@@ -232,6 +274,7 @@ def search_words(text: str, budget: Budget | None) -> str:
 
 def needs_metric(search: SearchConfig | None) -> SearchConfig | None:
     """`search`, if it names what it goes by; else raises with what is missing."""
-    if search is not None and search.learns and search.metric is None:
-        raise wrong(f"metric: {search.sampler} learns from it, such as metric: accuracy, goal: maximize")
+    if search is not None and search.metric is None and (search.learns or search.stop is not None):
+        what = f"{search.sampler} learns from it" if search.learns else "stop goes by it"
+        raise wrong(f"metric: {what}, such as metric: accuracy, goal: maximize")
     return search

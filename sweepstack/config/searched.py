@@ -1,4 +1,4 @@
-"""The cells of a search, as further entries of `cells.add`: by the stack file and the log in the evidence.
+"""The cells of a search by the stack file and the log in the evidence, as entries of `cells.add`.
 
 The first ones need no log: they are drawn from the file alone, by the extension `search`.
 """
@@ -81,7 +81,7 @@ def _first(search: SearchConfig) -> list[dict[str, Any]]:
     module = module_of("search", "space")
     if module is None:
         raise ConfigError(f"it needs {not_here('search')}")
-    if search.sampler != "random" and (missing := lacks("search")):
+    if search.sampler == "sobol" and (missing := lacks("search")):
         raise ConfigError(f"sampler: {missing}")
     return list(import_module(module).first(search))
 

@@ -49,8 +49,9 @@ CellState = Literal[
     "lost",  # its box is proved gone and no verified copy exists
     "verified",
     "waived",
+    "pruned",  # stopped early by the rule of a search, on record; in no receipt, and never verified
 ]
-SETTLED: frozenset[str] = frozenset({"verified", "waived"})
+SETTLED: frozenset[str] = frozenset({"verified", "waived", "pruned"})
 """The only states that let a box go."""
 REFUSED: frozenset[str] = frozenset({"damaged", "suspect", "unsupported"})
 """There is a copy, and it does not count. A waiver lets each go, and all but `unsupported` may be trained again."""

@@ -17,15 +17,18 @@ from sweepstack.onbox.common.errors import EvidenceDamaged
 
 PREFIX = "s"
 """Cell number 7 of a search is `s7`."""
-Kind = Literal["suggested", "scored", "pruned", "kept"]
+Kind = Literal["suggested", "reached", "scored", "pruned", "kept"]
+PRUNED = "pruned by "
+"""What `Step.why` begins with: so a box says why it stopped such a cell."""
 
 
 class Step(Record):
     """One line. What a kind does not have is left out of it.
 
-    `suggested`: cell `s<number>` with `params`. `scored`: it ended in `state`; `value`: its metric then, None where it
-    has none. `pruned`: `rule` stopped it at `rung`, where at `x` it had `value`, and `against` are the numbers that it
-    was held against, `bound` what it had to reach. `kept`: `by` brought it back for `reason`: no rule stops it again.
+    `suggested`: cell `s<number>` with `params`. `reached`: at `x`, the first of its curve from `rung` on, its metric
+    was `value`. `scored`: it ended in `state`; `value`: its metric then, None where it has none. `pruned`: `rule`
+    stopped it at `rung`, where at `x` it had `value`, and `bound` was needed, by the numbers of `among` cells. `kept`:
+    `by` brought it back for `reason`: no rule stops it again.
     """
 
     kind: Kind
@@ -35,10 +38,10 @@ class Step(Record):
     state: str = later("")
     value: float | None = later(None)
     rule: str = later("")
-    rung: int | None = later(None, ge=0)
+    rung: float | None = later(None)
     x: float | None = later(None)
     metric: str = later("")
-    against: tuple[float, ...] = later(())
+    among: int = later(0, ge=0)
     bound: float | None = later(None)
     by: str = later("")
     reason: str = later("")
@@ -46,10 +49,10 @@ class Step(Record):
     @property
     def why(self) -> str:
         """Of a pruned cell: which rule, where, and by which numbers; as queues and people are told."""
-        held = f"{len(self.against)} cells that came as far"
+        others = f"among the {self.among} cells that came there" if self.among else "its best before"
         return (
-            f"pruned by {self.rule} at rung {self.rung} (x {_short(self.x)}): {self.metric} {_short(self.value)}, and "
-            f"{_short(self.bound)} was needed, by {held}"
+            f"{PRUNED}{self.rule} at {_short(self.rung)} (reached at {_short(self.x)}): {self.metric} is "
+            f"{_short(self.value)}, and {_short(self.bound)} was needed, {others}"
         )
 
 
@@ -84,6 +87,15 @@ class SearchLog:
     def kept(self) -> frozenset[str]:
         """Cells that no rule stops any more."""
         return frozenset(step.cell for step in self.steps if step.kind == "kept")
+
+    @cached_property
+    def reached(self) -> dict[float, dict[str, Step]]:
+        """Rung → cell → the line that says how it did there."""
+        found: dict[float, dict[str, Step]] = {}
+        for step in self.steps:
+            if step.kind == "reached" and step.rung is not None:
+                found.setdefault(step.rung, {})[step.cell] = step
+        return found
 
     @property
     def open(self) -> list[str]:
@@ -149,12 +161,17 @@ def _head(data: bytes) -> str:
 def _may_follow(step: Step, before: Sequence[Step]) -> None:
     """Raises EvidenceDamaged for a second line of what is said once, and for one that says too little."""
     drawn = sum(1 for one in before if one.kind == "suggested")
-    mine = [one.kind for one in before if one.cell == step.cell]
+    ours = [one for one in before if one.cell == step.cell]
+    mine = [one.kind for one in ours if one.kind != "reached"]
     wrong = ""
     if step.kind == "suggested" and (step.number, step.cell) != (drawn, f"{PREFIX}{drawn}"):
         wrong = f"{step.cell} is drawn, and {PREFIX}{drawn} is next"
     elif step.kind != "suggested" and "suggested" not in mine:
         wrong = f"{step.cell} is {step.kind}, and was never drawn"
+    elif step.kind == "reached" and (
+        step.rung is None or step.value is None or any(one.rung == step.rung for one in ours if one.kind == "reached")
+    ):
+        wrong = f"{step.cell} reaches {step.rung} twice, or with no number"
     elif step.kind in ("pruned", "scored") and mine[-1] in ("pruned", "scored"):
         wrong = f"{step.cell} is {step.kind}, and ended before"
     elif step.kind == "pruned" and ("kept" in mine or not step.rule or step.rung is None):

@@ -6,9 +6,9 @@ old log or the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from sweepstack.core.search_log import SearchLog, Step, parse_search_log
+from sweepstack.core.search_log import PRUNED, SearchLog, Step, parse_search_log
 from sweepstack.evidence.location import object_store_at, read_marker
 from sweepstack.evidence.object_store import ObjectStore
 
@@ -29,6 +29,16 @@ def append(objects: ObjectStore, log: SearchLog, steps: Sequence[Step]) -> Searc
     longer = log.with_steps(steps)
     tag = objects.write(KEY, longer.data, over=log.tag)
     return SearchLog(longer.steps, longer.data, tag)
+
+
+def decided_prunes(objects: ObjectStore, stopped: Mapping[str, str]) -> frozenset[str]:
+    """Those of these cells (name → why it was stopped) whose reason is a decision of the log. Reads no log where no
+    reason claims to be one. Raises EvidenceError, EvidenceDamaged."""
+    claimed = {name: why for name, why in stopped.items() if why.startswith(PRUNED)}
+    if not claimed:
+        return frozenset()
+    lines = {(step.cell, step.why) for step in read_search_log(objects).steps if step.kind == "pruned"}
+    return frozenset(name for name, why in claimed.items() if (name, why) in lines)
 
 
 def log_at(uri: str, project: Callable[[], str], stack: str) -> SearchLog:

@@ -1,4 +1,4 @@
-"""The search of a sweep in a round of `tend`: what the extension decides, on record; and new cells to the queues.
+"""A round of a search: what the extension decides, on record, and new cells to the queues.
 
 A decision is one write to the log. What stands there and in no queue is brought by the engine, under the stack's lock:
 first what an earlier round left behind. Of two at once the log takes one, and the other decides anew in its next round.
@@ -6,13 +6,17 @@ first what an earlier round left behind. Of two at once the log takes one, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
+from statistics import median
 from typing import Any
 
+from sweepstack.billing.ledger import Spent
 from sweepstack.config.search import SearchConfig
 from sweepstack.config.searched import search_of
 from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.journal import Journal, cell_times
 from sweepstack.evidence.search_log import append, read_search_log
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass
@@ -23,6 +27,7 @@ from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.tend import Round, Run, changed_by_engine, preview
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import Snapshot
+from sweepstack.teardown.launched import copied_journal
 
 MOVES: Mapping[str, frozenset[str]] = {
     "Queue": frozenset({"cells", "elsewhere", "dropped", "roster_digest", "rosterDigest"}),
@@ -130,3 +135,52 @@ def shown(decided: Decided) -> Sequence[str]:
     """What a round's line says of it."""
     parts: list[Any] = [f"drew {', '.join(decided.drawn)}"] if decided.drawn else []
     return [*parts, *([f"stops {', '.join(decided.stopped)}"] if decided.stopped else [])]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a rule saved, estimated: what the stopped cells would have taken, if each had run as long as the median of
+    those that ended, without what they took. `usd`: by what the sweep has cost for a second of a cell; None where that
+    is not known."""
+
+    cells: int
+    hours: float
+    usd: float | None
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        price = "" if self.usd is None else f", ${self.usd:.2f}"
+        hours = f"about {self.hours:.2f} hours of cells{price}"
+        return f"saved  {hours} by {count(self.cells, 'cell')} that a rule stopped early"
+
+
+def saved_by_stops(store: EvidenceStore, found: Spent) -> Saved | None:
+    """None where no rule stopped a cell, or no cell has ended to tell what one takes. Reads the log and the copies of
+    the journals. Raises EvidenceError."""
+    stopped = read_search_log(store.objects).pruned
+    took: list[float] = []
+    spent_on: dict[str, float] = {}
+    for bill in found.bills if stopped else ():
+        journal = copied_journal(store, bill.box, bill.generation) if bill.generation is not None else None
+        if journal is not None:
+            took += cell_times(journal).took.values()
+            for cell, seconds in _until_dropped(journal):
+                spent_on[cell] = spent_on.get(cell, 0.0) + seconds
+    if not took:
+        return None
+    each = median(took)
+    seconds = sum(max(each - spent_on.get(cell, 0.0), 0.0) for cell in stopped)
+    busy = sum(took) + sum(spent_on.values())
+    return Saved(len(stopped), seconds / 3600, found.usd / busy * seconds if found.complete and busy else None)
+
+
+def _until_dropped(journal: Journal) -> Iterator[tuple[str, float]]:
+    """(cell, seconds) of each run that a drop ended."""
+    began: dict[str, datetime] = {}
+    for entry in journal.entries:
+        if entry["event"] == "cell-started":
+            began[entry["cell"]] = datetime.fromisoformat(str(entry["time"]))
+        elif entry["event"] == "cell-dropped" and entry["cell"] in began:
+            ended = datetime.fromisoformat(str(entry["time"]))
+            yield entry["cell"], max((ended - began.pop(entry["cell"])).total_seconds(), 0.0)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -302,7 +303,7 @@ def changed_by_engine(steps: Sequence[Mapping[str, Any]], allowed: Mapping[str, 
         kind, name = urn.split("::")[2].rpartition("$")[2].rpartition(":")[2], urn.rpartition("::")[2]
         reasons = set(step.get("diffReasons") or step.get("detailedDiff") or ())
         known = allowed.get(kind, frozenset())
-        if op == "update" and kind in allowed and {reason.partition("[")[0] for reason in reasons} <= known:
+        if op == "update" and kind in allowed and {re.split(r"[.[]", reason)[0] for reason in reasons} <= known:
             continue
         if kind != "Stack":
             other.append(f"{kind.lower()} {name} ({', '.join(sorted(reasons - known)) or op})")

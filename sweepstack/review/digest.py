@@ -29,6 +29,8 @@ BY_ITSELF: Mapping[str, frozenset[str]] = {
 """Resource → the full paths of its inputs that are left out: known only while `up` runs, or of this machine (the code
 that ships has a digest of its own). `clearance`, `clearances`: the way of an end is bound by itself. `cells`,
 `elsewhere`: which box gets a waiting cell; the cells and their configs are bound by the rosters."""
+PRUNED = "pruned"
+"""Left out where there is none: digests of before there was that state stay what they are."""
 _TEARDOWN = frozenset({"teardown.paths", "teardown.keeps_per_gb_month"})
 FREE: Mapping[str, frozenset[str]] = {
     "Identity": frozenset(),
@@ -73,6 +75,7 @@ def _end(one: PlannedEnd, live: Live) -> dict[str, Any]:
     box = live.box(one.native_id, one.name) if one.what == "box" else None
     held = live.cells_of(box) if box is not None else ()
     settled = {state: sorted(cell.name for cell in held if cell.state == state) for state in sorted(SETTLED)}
+    settled = {state: names for state, names in settled.items() if names or state != PRUNED}
     cells = {name for names in settled.values() for name in names}
     given = {
         (cell.state, cell.name, cell.reason)

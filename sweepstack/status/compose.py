@@ -139,10 +139,13 @@ def dropped_view(snapshot: Snapshot, name: str, reason: str) -> CellView:
     attempts = progress.attempts if progress else 0
     digest = progress.config_digest if progress else None
     box = holder.box.name if holder else None
+    word = "pruned" if name in snapshot.pruned else "dropped"
     if kept is None or kept[0].lost:
+        if name in snapshot.pruned:
+            return CellView(name, "pruned", attempts, box, digest, note=reason)
         return CellView(name, "waived", attempts, box, digest, note=f"dropped: {reason}")
     line = kept[1]
-    running = "dropped, not stopped yet" if line.state == "running" else "dropped, and its box has not taken that yet"
+    running = f"{word}, not stopped yet" if line.state == "running" else f"{word}, and its box has not taken that yet"
     note = "; ".join(filter(None, (f"{running}: {reason}", line.reason)))
     return CellView(name, line.state, attempts, box, digest, note=note)
 

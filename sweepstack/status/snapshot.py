@@ -262,6 +262,8 @@ class Snapshot:
     asked: tuple[str, ...] = ()
     """Boxes that the stack file wants running, rented or not."""
     notes: tuple[str, ...] = ()
+    pruned: frozenset[str] = frozenset()
+    """Those of `dropped` that the rule of a search stopped, by its log."""
     to_run_again: tuple[str, ...] = ()
     """Cells that `sweepctl retry` asked for, and that no `pulumi up` has brought to the boxes yet."""
     evidence: str | None = None

@@ -25,6 +25,8 @@ from datetime import datetime
 from sweepstack.core.journal import Journal, LastLook
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import JUDGED, SETTLED, Approval, Launch, Receipt
+from sweepstack.core.search_log import PRUNED
+from sweepstack.evidence.search_log import decided_prunes
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.agent.channel import Listing
@@ -41,6 +43,7 @@ from sweepstack.teardown.receipt_check import receipt_problems
 from sweepstack.teardown.signatures import sweep_of
 from sweepstack.teardown.unclaimed import Unclaimed
 
+DROPPED = "dropped: "
 UNTOLD = "its platform does not tell when it last started it, so what ran there since its stop is not known"
 
 
@@ -114,6 +117,8 @@ class BoxEnding(Ending[Verdict]):
         self._latest = _latest(store) if store else None
         copy = copied_journal(store, facts.name, facts.generation) if seen.journal is None else None
         verdict.cells = _cell_lines(self._launch, seen, self._latest, copy)
+        if store is not None:
+            verdict.cells = self._with_pruned(store, verdict.cells)
         verdict.folder_lost, verdict.account_problem = seen.folder_lost, seen.account_problem
         if seen.existence is Existence.UNKNOWN or (seen.journal is None and not seen.lost):
             verdict.silent = seen.account_problem or seen.note or "it does not answer"
@@ -124,6 +129,28 @@ class BoxEnding(Ending[Verdict]):
             verdict.launched = None if _ran_by(self._latest, facts.native_id) else False
         if seen.existence is Existence.EXISTS:
             verdict.unclaimed = self._count(self._latest)
+
+    def _with_pruned(self, store: EvidenceStore, cells: list[CellLine]) -> list[CellLine]:
+        """Cells that the rule of a search stopped are so by its log; by the box's word alone they keep it."""
+        claimed = {
+            line.name: line.reason.removeprefix(DROPPED)
+            for line in cells
+            if line.state == "waived" and line.reason.startswith(DROPPED + PRUNED)
+        }
+        if not claimed:
+            return cells
+        try:
+            decided, why = decided_prunes(store.objects, claimed), "the log of the search has no such decision"
+        except EvidenceError as error:
+            decided, why = frozenset(), str(error)
+        return [
+            line
+            if line.name not in claimed
+            else CellLine(line.name, "pruned", claimed[line.name])
+            if line.name in decided
+            else CellLine(line.name, "missing", f"stopped as pruned, and {why}")
+            for line in cells
+        ]
 
     def way_without_word(self) -> Way | None:
         """Also where nothing of it is left on a host that bills on."""
@@ -279,7 +306,7 @@ def _cell_lines(
             gone = seen.lost
             lines.append(CellLine(name, "sealed", "" if gone else stale or "not verified yet"))
         elif progress.state == "dropped":
-            lines.append(CellLine(name, "waived", f"dropped: {progress.reason}"))
+            lines.append(CellLine(name, "waived", f"{DROPPED}{progress.reason}"))
         elif progress.state == "running" and seen.stopped:
             lines.append(CellLine(name, "pending", "waits with its box, which is stopped"))
         elif progress.state == "running" and seen.runner_alive is False:

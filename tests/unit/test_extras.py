@@ -122,10 +122,13 @@ def test_set_up_installs_what_the_stack_files_ask_for(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     one, other = tmp_path / "stacks" / "Pulumi.a.yaml", tmp_path / "stacks" / "Pulumi.b.yaml"
+    search = tmp_path / "stacks" / "search"
+    search.write_text("search: {sampler: tpe}\n")
     one.write_text("candidates: [local]   # or vastai, and pull_to: s3://lab\nfinite: report\n")
     other.write_text("candidates: [runpod, vastai, kubernetes]\npull_to: s3://lab/b\nmodel.parquet: {load: parquet}\n")
     ask = setup_extras.wanted
     assert ask(tmp_path, [one], [], every=False) == []
+    assert ask(tmp_path, [search], [], every=False) == ["[search]"]
     assert ask(tmp_path, [one], ["sign"], every=False) == ["[sign]"]
     assert ask(tmp_path, None, [], every=False) == ["[kubernetes]", "[parquet]", "[runpod]", "[s3]", "[vastai]"]
     assert ask(tmp_path, [one], [], every=True) == [f"[{extra}]" for extra in sorted(set(EXTRAS) - {"orbax"})]

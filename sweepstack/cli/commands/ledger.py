@@ -29,6 +29,7 @@ from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
+from sweepstack.operations.search import saved_by_stops
 from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
@@ -65,14 +66,19 @@ def command(
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
         billed = _pulled(sources, found, births)
+        saved = saved_by_stops(sources.store, found)
         compared = compare_with_bill(found, prefix, load_platform) if against_bill else None
     volumes = [volume.as_json("volumes_left") for volume in left]
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
     document["egress"] = [one.as_json() for one in billed]
+    if saved is not None:
+        document["saved"] = {"cells": saved.cells, "hours": round(saved.hours, 4), "usd": saved.usd}
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
     if compared is not None:
         render_vendor_bill(compared, out)
     render(found, target.stack, out, gone, left, rests, alarms, billed)
+    if saved is not None:
+        out.line(saved.words)
     if compared is not None and compared.code != YES:
         return compared.code
     return YES if found.complete else UNSURE

@@ -14,6 +14,9 @@ from sweepstack.cli.output import YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.prompt import answer, own_words
 from sweepstack.core.journal import CellProgress, started
+from sweepstack.core.search_log import Step
+from sweepstack.evidence.search_log import append, read_search_log
+from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.retries import Begin, Retry, add, next_retry, recorded_retries, waits
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass
@@ -101,9 +104,21 @@ def command(
     new = [one for one in asked if not one.waits]
     _require_consent(target, new, choice)
     if new:
+        _keep_from_now_on(store, snapshot, new, choice)
         add(store, {one.view.name: one.retry for one in new})
     _report(target, snapshot, asked, choice, out)
     return YES
+
+
+def _keep_from_now_on(store: EvidenceStore, snapshot: Snapshot, asked: Sequence[CellRetry], choice: Choice) -> None:
+    """Puts on record that the rule of a search stops these cells no more. First: a retry that is on record alone would
+    wait for ever."""
+    stopped = [one.view.name for one in asked if one.view.name in snapshot.pruned]
+    if stopped:
+        log = read_search_log(store.objects)
+        reason = choice.reason or "sweepctl retry"
+        kept = [Step(kind="kept", cell=name, by=who(), reason=reason) for name in stopped if name in log.pruned]
+        append(store.objects, log, kept)
 
 
 def _may_run_at_all(snapshot: Snapshot) -> None:
@@ -149,7 +164,7 @@ def _chosen(target: Target, snapshot: Snapshot, choice: Choice) -> list[CellView
 def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
     """Why a cell can't run again now, and the command that helps; None if it can."""
     stack, name = snapshot.state.stack, view.name
-    if name in snapshot.dropped:
+    if name in snapshot.dropped and name not in snapshot.pruned:
         return f"{name} is dropped", f"pulumi up --stack {stack}    (after {name} is taken out of cells.drop)"
     holder = snapshot.holder_of(name)
     if holder is not None and not holder.gone:
@@ -161,7 +176,7 @@ def _in_the_way(snapshot: Snapshot, view: CellView) -> tuple[str, str] | None:
         if holder.verdict.allowed:
             again = f"sweepctl revoke --stack {stack} && pulumi up --stack {stack}"
             return f"{name}: box {holder.box.name} is cleared, and nothing more is started on it", again
-    if not _ran(snapshot, view):
+    if not _ran(snapshot, view) and name not in snapshot.pruned:
         return f"{name} has not run yet", f"pulumi up --stack {stack}"
     return None
 

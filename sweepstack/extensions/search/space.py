@@ -1,4 +1,4 @@
-"""Draws the parameters of cells: the next one by the file, the seed and the lines of the log, and by nothing else.
+"""Draws the next cell by the file, the seed and the lines of the log, and by nothing else.
 
 `random` and `sobol` go by seed and number alone. Optuna's samplers are given what the log says of earlier cells, in a
 study that is made anew for each draw, so that a process which ended takes nothing with it.
@@ -143,7 +143,9 @@ def _trial(search: SearchConfig, log: SearchLog, cell: str, params: Params) -> A
     if scored is not None and scored.value is not None:
         return create_trial(state=TrialState.COMPLETE, value=scored.value, **known)
     if pruned is not None and pruned.value is not None:
-        return create_trial(state=TrialState.PRUNED, intermediate_values={pruned.rung or 0: pruned.value}, **known)
+        return create_trial(
+            state=TrialState.PRUNED, intermediate_values={round(pruned.rung or 0): pruned.value}, **known
+        )
     return create_trial(state=TrialState.RUNNING if scored is None else TrialState.FAIL, **known)
 
 
@@ -161,11 +163,8 @@ def _distribution(axis: SearchAxis) -> Any:
 def _last(axis: SearchAxis) -> float:
     """The most that is drawn: with a step, the last of them."""
     least, most = axis.ends
-    return (
-        most
-        if axis.step is None
-        else float(f"{least + math.floor((most - least) / axis.step + 1e-9) * axis.step:.12g}")
-    )
+    steps = math.floor((most - least) / axis.step + 1e-9) if axis.step is not None else 0
+    return most if axis.step is None else float(f"{least + steps * axis.step:.12g}")
 
 
 def _holds(axis: SearchAxis, value: Any) -> bool:

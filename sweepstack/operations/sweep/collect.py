@@ -37,6 +37,7 @@ from sweepstack.evidence import unsealed
 from sweepstack.evidence.cell_store import find_seal
 from sweepstack.evidence.check_files import check_cells
 from sweepstack.evidence.manifest import manifest_digest
+from sweepstack.evidence.search_log import decided_prunes
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
@@ -143,6 +144,7 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
         now=now,
         roster=plan.cells,
         dropped=plan.dropped,
+        pruned=_safely(lambda: _pruned(store, plan.dropped), frozenset(), notes),
         box_snapshots=box_snapshots,
         births=births,
         unheld=_safely(lambda: unheld(store, births, now) if store else (), (), notes),
@@ -183,6 +185,10 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
         # Last: what is read for the arguments above adds to them.
         notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes])),
     )
+
+
+def _pruned(store: EvidenceStore | None, dropped: Mapping[str, str]) -> frozenset[str]:
+    return decided_prunes(store.objects, dropped) if store is not None else frozenset()
 
 
 def _kept(store: EvidenceStore | None, box_snapshots: Iterable[BoxSnapshot]) -> list[str]:

@@ -54,7 +54,7 @@ from sweepstack.teardown.approval import Given, Judged, Subject, judge_approval
 from sweepstack.teardown.box_context import BoxAt
 from sweepstack.teardown.check import Ending, EndVerdict, Way
 from sweepstack.teardown.policy_check import binding
-from sweepstack.teardown.receipt_check import compare_cells
+from sweepstack.teardown.receipt_check import compare_cells, undecided_prunes
 
 if TYPE_CHECKING:
     from sweepstack.teardown.policy_in_force import Binding
@@ -278,6 +278,7 @@ def launched_on(user: User, native_id: str) -> tuple[dict[str, str], set[str]]:
         launched |= {**ran, **(launch.cells if launch is not None else {})}
         dropped |= {name for name, cell in progress.items() if cell.state == "dropped"}
         dropped |= launch.dropped.keys() if launch is not None else set()
+        dropped -= set(undecided_prunes(store, journal, launch))
     return launched, dropped
 
 

@@ -13,6 +13,7 @@ from sweepstack.core.search_log import SearchLog, parse_search_log
 from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.search_log import KEY, append, read_search_log
 from sweepstack.extensions.search.decisions import Ended, Found, beginning, decided
+from sweepstack.extensions.search.rules import judged
 from sweepstack.extensions.search.space import suggest
 from sweepstack.onbox.common.errors import EvidenceChanged
 
@@ -24,9 +25,26 @@ ASKED = SearchConfig.model_validate(
         "sampler": "sobol",
         "metric": "loss",
         "seed": 5,
+        "stop": {"rule": "asha", "rungs": [1, 2], "factor": 2, "least": 2},
     }
 )
-DO = st.sampled_from(["round", "round", "end", "end", "crash before", "crash after", "stale", "lost", "dear", "cheap"])
+DO = st.sampled_from(
+    [
+        "round",
+        "round",
+        "step",
+        "step",
+        "step",
+        "end",
+        "end",
+        "crash before",
+        "crash after",
+        "stale",
+        "lost",
+        "dear",
+        "cheap",
+    ]
+)
 
 
 class Tend:
@@ -55,21 +73,31 @@ def test_the_log_only_grows_and_each_line_follows_from_those_before(plan: list[t
         objects = FolderStore("file://x", Path(folder))
         tends = [Tend(objects), Tend(objects)]
         ended: dict[str, Ended] = {}
+        steps: dict[str, int] = {}
         usd, before = 0.0, b""
         for what, who, which in plan:
             tend = tends[who]
             if what == "end" and tend.log.open:
                 cell = tend.log.open[which % len(tend.log.open)]
                 ended[cell] = Ended("ended" if which else "failed", which / 7 if which else None)
+            elif what == "step" and tend.log.open:
+                cell = tend.log.open[which % len(tend.log.open)]
+                steps[cell] = steps.get(cell, 0) + 1
             elif what == "lost" and ended:  # its box is gone before its end was read: it runs again
-                ended.pop(sorted(ended)[which % len(ended)])
+                lost = sorted(ended)[which % len(ended)]
+                ended.pop(lost)
+                steps.pop(lost, None)
             elif what in ("dear", "cheap"):  # also what a clock that jumps makes of the cost
                 usd = 100.0 if what == "dear" else 0.0
             else:
                 if what != "stale":
                     tend.look()
+                curves = {one: [(x + 1.0, _value(one, x)) for x in range(count)] for one, count in steps.items()}
+                running = [one for one in steps if one not in ended]
                 try:
-                    tend.write(Found(dict(ended), usd, 0.1), crash=what == "crash before")
+                    tend.write(
+                        Found(dict(ended), curves, running, usd=usd, usd_of_a_cell=0.1), crash=what == "crash before"
+                    )
                 except EvidenceChanged:
                     assert what == "stale"
                 if what == "crash after":
@@ -81,6 +109,10 @@ def test_the_log_only_grows_and_each_line_follows_from_those_before(plan: list[t
         _each_line_follows(parse_search_log(before))
 
 
+def _value(cell: str, x: int) -> float:
+    return float((int(cell[1:]) * 7 + x * 3) % 11)
+
+
 def _each_line_follows(log: SearchLog) -> None:
     """Each draw is what the lines before it make of the file."""
     begun = beginning(ASKED)
@@ -89,6 +121,9 @@ def _each_line_follows(log: SearchLog) -> None:
     for number, step in enumerate(log.steps):
         if step.kind == "suggested" and number >= len(begun):
             assert step == suggest(ASKED, known)
+        if step.kind == "pruned":
+            assert step.rung is not None
+            assert step == judged(ASKED, known, step.cell, step.rung), "stopped, and the rule does not name it"
         known = known.with_steps([step])
     assert len(log.suggested) <= ASKED.at_most.cells
     assert len(log.open) <= ASKED.at_once

@@ -38,6 +38,11 @@ def searching(stack: Stack, **search: object) -> None:
     stack.edit_config(change)
 
 
+def cells(stack: Stack) -> list[dict[str, str]]:
+    """What `status` says of each cell."""
+    return list(stack.sweepctl("status", "--json").json()["cells"])
+
+
 def test_a_search_from_up_to_destroy(make_stack: Callable[..., Stack]) -> None:
     """The first `up` begins with `at_once` cells; `tend` draws the rest within `at_most`, and ends by itself; what was
     drawn is on record; the box ends when all of it is verified and approved."""
@@ -57,3 +62,52 @@ def test_a_search_from_up_to_destroy(make_stack: Callable[..., Stack]) -> None:
     ok(stack.up())
     ok(stack.destroy())
     print(ok(stack.sweepctl("results")).out)
+
+
+def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Callable[..., Stack]) -> None:
+    """Four cells come to a rung, and the rule lets one go on. The others are `pruned`: by the log and not by their
+    box's word; what they wrote is copied before the box may end, and can be read after that; one comes back."""
+    stack = make_stack("p", boxes=("box-0",))
+    searching(stack, at_most={"cells": 4}, at_once=4, stop={"rule": "asha", "rungs": [1], "factor": 4, "least": 4})
+    stack.edit_config(lambda sweep: sweep["job"].update(slots=4))
+    stack.hold("s0", "s1", "s2", "s3")
+    ok(stack.up())
+    stack.wait_for(lambda: len(list((stack.box_dir("box-0")).rglob("metrics.jsonl"))) == 4, "all curves")
+    round_ = ok(stack.sweepctl("tend", "--once", "--json")).json()
+    print(round_)
+    log = [json.loads(line) for line in (stack.evidence / "search.jsonl").read_text().splitlines()]
+    pruned = [line for line in log if line["kind"] == "pruned"]
+    assert len(pruned) == 3
+    best = min(log, key=lambda line: line.get("value", 9) if line["kind"] == "reached" else 9)["cell"]
+    assert best not in [line["cell"] for line in pruned]
+    assert all(line["value"] > line["bound"] and line["among"] == 4 for line in pruned)
+    first, again, third = (line["cell"] for line in pruned)
+    stack.release()
+    stack.wait_for(lambda: {c["state"] for c in cells(stack)} <= {"sealed", "pruned"}, "the rest")
+    states = {cell["name"]: cell["state"] for cell in cells(stack)}
+    assert [name for name, state in states.items() if state == "pruned"] == [first, again, third]
+    assert stack.destroy().rc != 0
+    ok(stack.sweepctl("retry", again, "--reason", "looked good to me"))
+    ok(stack.up())
+    ok(stack.sweepctl("tend", "--interval", "1s", "--timeout", "5m"))
+    states = {cell["name"]: cell["state"] for cell in cells(stack)}
+    assert states == {best: "verified", again: "verified", first: "pruned", third: "pruned"}
+    receipt = stack.verify()
+    assert (receipt["verified"], receipt["total"]) == (2, 2)
+    approved = ok(stack.sweepctl("approve", receipt["receipt"]))
+    print(approved.out)
+    assert f"pruned    {first}: asha at 1" in approved.out
+    ok(stack.up())
+    record = stack.evidence / "search.jsonl"
+    whole = record.read_bytes()
+    record.unlink()
+    refused = stack.destroy()
+    assert refused.rc != 0
+    assert "no such decision" in refused.text, refused.text
+    record.write_bytes(whole)
+    ok(stack.destroy())
+    results = stack.sweepctl("results")
+    assert f"pruned   {first}: pruned by asha" in results.text
+    assert "2 cells that a rule stopped early" in ok(stack.sweepctl("ledger")).out
+    left = list((stack.evidence / "unsealed").rglob("*metrics.jsonl"))
+    assert {path.parts[-4] for path in left} >= {first, third}, left

@@ -90,14 +90,12 @@ def test_the_first_cells_follow_from_the_file_and_the_rest_from_the_log(tmp_path
     assert longer.cells[:3] == first.cells
     assert longer.cells[3].params == more
     assert load(tmp_path, WITH.replace("at_once: 3", "at_once: 5")).roster.digest == longer.digest
-    stopped = Step(
-        kind="pruned", cell="s1", rule="median", rung=1, x=3, value=2, bound=1, against=(1, 1), metric="loss"
-    )
+    stopped = Step(kind="pruned", cell="s1", rule="median", rung=1, x=3, value=2, bound=1, among=4, metric="loss")
     append(store.objects, log, [stopped])
     roster = load(tmp_path, WITH).roster
     assert "s1" not in roster.names
     assert roster.dropped == {"s1": stopped.why}
-    assert "median at rung 1" in stopped.why
+    assert "median at 1 (reached at 3)" in stopped.why
 
 
 def test_a_log_of_another_sweep_is_none_and_one_that_was_edited_is_refused(tmp_path: Path) -> None:

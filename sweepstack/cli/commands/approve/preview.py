@@ -11,6 +11,7 @@ from sweepstack.cli.output import Out, console
 from sweepstack.cli.render import WIDE
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import ENDED, SETTLED, Approval
+from sweepstack.core.search_log import PRUNED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.units import count, spell_rate
@@ -99,6 +100,9 @@ def print_draft(plan: ApprovalDraft, snapshot: Snapshot, target: Target, out: Ou
             out.line(
                 f"dropped   {name} was sealed on {box_snapshot.box.name} and dropped later: no copy of it is verified"
             )
+    for name, reason in sorted(snapshot.dropped.items()) if not plan.abandoned else ():
+        if name in snapshot.pruned:
+            out.line(f"pruned    {name}: {reason.removeprefix(PRUNED)}; never verified", style="yellow")
     for box, words in plan.dying.items():
         out.line(f"in no copy {box}: {words}", style="yellow")
     for entry in approval.unclaimed:

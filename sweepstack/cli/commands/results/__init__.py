@@ -300,7 +300,7 @@ def _notes(
         word = "earlier" if result.note else "unsure "
         lines.append(f"{word}  {result.name}: {result.state}, {result.note or 'not verified'}")
     for cell in missing[:LISTED]:
-        word, state = ("waived ", "") if cell.state == "waived" else ("missing", cell.state)
+        word, state = (f"{cell.state} ", "") if cell.state in ("waived", "pruned") else ("missing", cell.state)
         lines.append(f"{word}  {cell.name}: {', '.join(filter(None, (state, cell.note)))}")
     for number, what in ((len(unverified) - LISTED, "not verified"), (len(missing) - LISTED, "missing")):
         if number > 0:

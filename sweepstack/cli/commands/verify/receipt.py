@@ -6,9 +6,12 @@ written. A copy that differs is reported with both digests, and every later comm
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sweepstack.cli.output import NO, UNSURE, YES, Out, moved, moved_json
 from sweepstack.cli.progress import Progress
 from sweepstack.core.records import SETTLED, Approval, ReceiptCell
+from sweepstack.evidence.search_log import decided_prunes
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import READER_VARIABLE, VerifyOutcome
 from sweepstack.onbox.common.dataclass import dataclass
@@ -59,8 +62,15 @@ def run(sources: Sources, store: EvidenceStore, plan: Rosters) -> VerifyOutcome:
         return verify_sweep(sources, store, plan, progress.at)
 
 
-def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | None, plan: Rosters) -> list[Shown]:
-    """The cells with their waivers. A waiver counts only for the receipt that it was given for."""
+def overlay(
+    cells: tuple[ReceiptCell, ...],
+    digest: str,
+    approval: Approval | None,
+    plan: Rosters,
+    pruned: Collection[str] = (),
+) -> list[Shown]:
+    """The cells with their waivers. A waiver counts only for the receipt that it was given for. `pruned`: those that
+    the rule of a search stopped, by its log."""
     waived = {}
     if approval is not None and approval.receipt == digest:
         waived = {waiver.cell: waiver.reason for waiver in approval.waive}
@@ -70,15 +80,20 @@ def overlay(cells: tuple[ReceiptCell, ...], digest: str, approval: Approval | No
         else Shown(cell.name, cell.state, cell.reasons)
         for cell in cells
     ]
+    stopped = [
+        Shown(name, "pruned", (why,)) if name in pruned else Shown(name, "waived", (f"dropped: {why}",))
+        for name, why in sorted(plan.dropped.items())
+    ]
     shown += [Shown(name, "pending", ("in the stack file, and not brought up yet",)) for name in plan.ahead]
-    return shown + [Shown(name, "waived", (f"dropped: {why}",)) for name, why in sorted(plan.dropped.items())]
+    return shown + stopped
 
 
 def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, store: EvidenceStore) -> int:
     """Prints the table and the receipt. Returns the exit code."""
     target, traffic = sources.target, store.traffic
     receipt, stack = outcome.receipt, target.stack
-    cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan)
+    pruned = decided_prunes(store.objects, plan.dropped)
+    cells = overlay(receipt.cells, outcome.digest, approval_of(target), plan, pruned)
     bad = [cell for cell in cells if cell.state not in SETTLED]
     yes = bool(cells) and not bad and not outcome.unexpected
     untold = {cell.name for cell in bad} <= set(outcome.unknown) and not outcome.unexpected
