@@ -1,4 +1,4 @@
-"""The log of a search, where the evidence lies: `search.jsonl`.
+"""The log of a search, where the evidence lies: `records/search.jsonl`.
 
 It is written whole, over nothing but what was read, and synced: of two writers one is refused, and a crash leaves the
 old log or the new one.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sweepstack.core.search_log import PRUNED, SearchLog, Step, parse_search_log
-from sweepstack.evidence.location import object_store_at, read_marker
+from sweepstack.evidence.location import RECORDS, object_store_at, read_marker
 from sweepstack.evidence.object_store import ObjectStore
 
-KEY = "search.jsonl"
+KEY = f"{RECORDS}/search.jsonl"
 
 
 def read_search_log(objects: ObjectStore) -> SearchLog:

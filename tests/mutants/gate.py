@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.model import Mutant, Patch
 
 STORE = "tests/unit/evidence/test_store.py::"
+PRUNED = "tests/unit/teardown/test_pruned.py::"
+SEARCH = "tests/extensions/search/"
 UNCLAIMED = "tests/unit/teardown/test_unclaimed.py::"
 
 
@@ -174,5 +176,56 @@ GATE = (
         "        state = copy.standing.state\n",
         '        state = "verified" if earlier else copy.standing.state\n',
         "tests/unit/evidence/test_verify.py::test_the_copy_of_before_stays_the_result_of_a_cell_whose_retry_failed",
+    ),
+    _mutant(
+        "gate: the word of a box settles a cell that it calls pruned",
+        "sweepstack/teardown/receipt_check.py",
+        "undecided = prune_problems(store, journal, launch)",
+        "undecided: list[str] = []",
+        PRUNED + "test_the_word_of_a_box_alone_settles_nothing",
+        PRUNED + "test_a_log_that_does_not_read_settles_nothing",
+    ),
+    _mutant(
+        "search: a decision of another cell counts",
+        "sweepstack/evidence/search_log.py",
+        "if (name, why) in lines)",
+        "if lines)",
+        PRUNED + "test_the_word_of_a_box_alone_settles_nothing",
+    ),
+    _mutant(
+        "search: the log is written over what another process wrote",
+        "sweepstack/evidence/search_log.py",
+        "over=log.tag)",
+        "over=None)",
+        SEARCH + "test_crashes.py::test_the_log_only_grows_and_each_line_follows_from_those_before",
+    ),
+    _mutant(
+        "search: a broken chain is not seen",
+        "sweepstack/core/search_log.py",
+        'if raw.pop("previous", None) != _head(before):',
+        'if raw.pop("previous", None) is None:',
+        SEARCH + "test_space.py::test_a_log_is_read_as_it_was_written_and_a_changed_byte_is_seen",
+    ),
+    _mutant(
+        "search: a cell that ended is stopped, too",
+        "sweepstack/extensions/search/decisions.py",
+        "step.cell in log.open and step.cell in found.running",
+        "step.cell in log.open",
+        SEARCH + "test_rules.py::test_a_cell_that_does_not_run_or_was_brought_back_is_not_stopped",
+        SEARCH + "test_rules.py::test_no_cell_is_stopped_that_the_rule_does_not_name",
+    ),
+    _mutant(
+        "search: a rule stops one that a person brought back",
+        "sweepstack/extensions/search/rules.py",
+        " or cell in log.kept:",
+        ":",
+        SEARCH + "test_rules.py::test_a_cell_that_does_not_run_or_was_brought_back_is_not_stopped",
+    ),
+    _mutant(
+        "search: more cells are drawn than was reviewed",
+        "sweepstack/extensions/search/decisions.py",
+        "len(log.suggested) < search.at_most.cells and ",
+        "",
+        SEARCH + "test_crashes.py::test_the_log_only_grows_and_each_line_follows_from_those_before",
     ),
 )

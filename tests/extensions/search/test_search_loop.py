@@ -54,7 +54,7 @@ def test_a_search_from_up_to_destroy(make_stack: Callable[..., Stack]) -> None:
     ok(stack.up())
     done = ok(stack.sweepctl("tend", "--interval", "1s", "--timeout", "5m"))
     print(done.out, done.err)
-    log = [json.loads(line) for line in (stack.evidence / "search.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (stack.evidence / "records" / "search.jsonl").read_text().splitlines()]
     assert [line["cell"] for line in log if line["kind"] == "suggested"] == ["s0", "s1", "s2", "s3"]
     print(ok(stack.sweepctl("results")).out)
     print(ok(stack.sweepctl("status")).out)
@@ -75,7 +75,7 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
     stack.wait_for(lambda: len(list((stack.box_dir("box-0")).rglob("metrics.jsonl"))) == 4, "all curves")
     round_ = ok(stack.sweepctl("tend", "--once", "--json")).json()
     print(round_)
-    log = [json.loads(line) for line in (stack.evidence / "search.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (stack.evidence / "records" / "search.jsonl").read_text().splitlines()]
     pruned = [line for line in log if line["kind"] == "pruned"]
     assert len(pruned) == 3
     best = min(log, key=lambda line: line.get("value", 9) if line["kind"] == "reached" else 9)["cell"]
@@ -98,7 +98,7 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
     print(approved.out)
     assert f"pruned    {first}: asha at 1" in approved.out
     ok(stack.up())
-    record = stack.evidence / "search.jsonl"
+    record = stack.evidence / "records" / "search.jsonl"
     whole = record.read_bytes()
     record.unlink()
     refused = stack.destroy()

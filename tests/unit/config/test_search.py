@@ -107,7 +107,7 @@ def test_a_log_of_another_sweep_is_none_and_one_that_was_edited_is_refused(tmp_p
         [Step(kind="suggested", cell=c.name, number=n, params={"lr": 1.0, "opt": "x"}) for n, c in enumerate(cells)],
     )
     assert load(tmp_path, WITH).roster.cells != cells
-    path = store.root / "search.jsonl"
+    path = store.root / "records" / "search.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"x"', b'"y"', 1))
     with pytest.raises(ConfigError, match="nothing is changed"):
