@@ -36,13 +36,13 @@ def _range(value: Any) -> tuple[float, float]:
     return float(ends[0]), float(ends[1])
 
 
-def _above_zero(value: tuple[float, float]) -> tuple[float, float]:
+def _above_zero(value: tuple[float, ...]) -> tuple[float, ...]:
     if value[0] <= 0:
         raise wrong("two numbers above 0, since their logarithms are drawn, such as [0.0001, 0.1]")
     return value
 
 
-def _whole(value: tuple[float, float]) -> tuple[float, float]:
+def _whole(value: tuple[float, ...]) -> tuple[float, ...]:
     if any(one != int(one) or abs(one) > 2**53 for one in value):
         raise wrong("two whole numbers, such as [1, 8]")
     return value
@@ -71,7 +71,7 @@ def _step(value: Any) -> float:
     return step
 
 
-Range = Annotated[tuple[float, float], BeforeValidator(_range)]
+Range = Annotated[tuple[float, ...], BeforeValidator(_range)]
 
 
 class SearchAxis(Shape):
@@ -106,7 +106,7 @@ class SearchAxis(Shape):
             return 0, len(self.choice) - 1
         found = self.uniform or self.log_uniform or self.int_ or self.log_int
         assert found is not None
-        return found
+        return found[0], found[1]
 
     def fits(self, params: dict[str, Any]) -> bool:
         """Whether a cell with these parameters has this axis."""
