@@ -127,3 +127,16 @@ def _each_line_follows(log: SearchLog) -> None:
         known = known.with_steps([step])
     assert len(log.suggested) <= ASKED.at_most.cells
     assert len(log.open) <= ASKED.at_once
+
+
+def test_no_cell_is_drawn_beyond_what_was_reviewed() -> None:
+    """All open cells end in each round: 14 are drawn, and no more; where the cost is above the bound, or not known,
+    none is."""
+    log = SearchLog().with_steps(beginning(ASKED))
+    for usd in (None, 8.9):
+        ended = {cell: Ended("ended", 1.0) for cell in log.open}
+        assert not [s for s in decided(ASKED, log, Found(ended, usd=usd, usd_of_a_cell=0.2)) if s.kind == "suggested"]
+    for _ in range(12):
+        ended = {cell: Ended("ended", 1.0) for cell in log.open}
+        log = log.with_steps(decided(ASKED, log, Found(ended, usd=8.0, usd_of_a_cell=0.1)))
+    assert list(log.suggested) == [f"s{number}" for number in range(14)]
