@@ -263,7 +263,7 @@ def mixed(path: Path) -> None:
     jsonl(path / "metrics.jsonl")
     png(path / "sample.png")
     np.savez(path / "weights.npz", **arrays())
-    (path / "note.md").write_text("a note\n")
+    (path / "NOTES.md").write_text("a note\n")
 
 
 def _torch_model() -> Any:

@@ -1,6 +1,6 @@
 """Thirty sweeps as people publish them, written anew: name of the file → its text.
 
-Of the kinds that `shared/trials/corpus.md` read: grids and random and Bayesian sweeps of W&B, Hydra lines and configs,
+Of the kinds that were counted among public ones: grids and random and Bayesian sweeps of W&B, Hydra lines and configs,
 arrays of Slurm, loops, submitit, Ray Tune, tables, queues, SkyPilot and dstack. `LACKS`: what a file has that a stack
 file can't say, as words that have to stand in what is not carried.
 """
