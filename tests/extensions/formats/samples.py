@@ -296,7 +296,7 @@ def lightning(path: Path) -> None:
 
 
 def trainer(path: Path) -> None:
-    """As the Trainer leaves it; `test_libraries` has one that the Trainer wrote."""
+    """As the Trainer leaves it."""
     import torch
 
     hf_whole(path)
