@@ -168,6 +168,16 @@ def column(rows: Sequence[Row], name: str) -> list[float | None]:
     return list(map(number, values))
 
 
+def over_curve(rows: Sequence[Row], how: str, name: str) -> float | None:
+    """`min` or `max` of the finite values under a name, or the `last` value, whatever it is. NaN where none is finite;
+    None where no row has a number there."""
+    values = [value for value in column(rows, name) if value is not None]
+    if how == "last" or not values:
+        return values[-1] if values else None
+    finite = [value for value in values if math.isfinite(value)]
+    return (min if how == "min" else max)(finite, default=math.nan)
+
+
 def paired(across: Sequence[float | None], up: Sequence[float | None]) -> tuple[Sequence[float], Sequence[float]]:
     """x and y of each row that has both; x is finite."""
     try:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sweepstack.core.metrics import number
 from sweepstack.core.records import Cell
@@ -17,6 +18,7 @@ from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.dataclass import dataclass
 
 Scalar = float | int | bool | str
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,37 @@ def _same(one: Scalar, other: Scalar) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
+LOWER = ("loss", "error", "err", "perplexity", "ppl", "nll", "mse", "rmse", "mae", "wer", "cer", "fid", "seconds")
+"""Words of a value's name by which less of it is better."""
+OVER_CURVE = ("min", "max", "last")
+"""`max:accuracy` is the value of a cell over its whole curve."""
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether less of it is better: `min:…`, or by a word of its name (`val_loss`, `test.error`); else more is."""
+    how, colon, _ = name.partition(":")
+    if colon and how in ("min", "max"):
+        return how == "min"
+    return any(word in LOWER for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+
+
+def ordered(rows: Sequence[RowT], value: Callable[[RowT], Any], *, most_first: bool) -> list[RowT]:
+    """The rows by a value of each, numbers before texts; those that are as good stay in their order. What is missing
+    or not finite comes last, whichever way."""
+
+    def finite(row: RowT) -> bool:
+        one = value(row)
+        return one is not None and not (isinstance(one, float) and not math.isfinite(one))
+
+    def key(row: RowT) -> tuple[bool, Any]:
+        one = value(row)
+        is_text = not isinstance(one, (int, float))
+        return is_text, (one if isinstance(one, str) else _key(one)) if is_text else one
+
+    there = sorted((row for row in rows if finite(row)), key=key, reverse=most_first)
+    return [*there, *(row for row in rows if not finite(row))]
+
+
 def columns_of(results: Iterable[CellResult]) -> list[str]:
     """The names of all values, numbers first come first."""
     return list(dict.fromkeys(name for result in results for name in result.values))
@@ -139,6 +172,40 @@ def _mean(results: Sequence[CellResult], name: str) -> Mean | None:
     if broken:
         return Mean(None, None, len(values), broken)
     return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+
+def cell_rows(found: Sequence[CellResult], axes: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each cell, with its values as they are: `cell`, `state`, its axes, its values, `code`. A column that
+    would have a name twice gets `param.` or `value.` before it."""
+    taken = {"cell", "state", "code"}
+    named = [(f"param.{name}" if name in taken else name, name) for name in axes]
+    taken |= {shown for shown, _ in named}
+    measured = [(f"value.{name}" if name in taken else name, name) for name in columns]
+    return [
+        {
+            "cell": one.name,
+            "state": one.state,
+            **{shown: one.params.get(name) for shown, name in named},
+            **{shown: one.values.get(name) for shown, name in measured},
+            "code": one.code,
+        }
+        for one in found
+    ]
+
+
+def mean_rows(made: Sequence[Group], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each group, with all digits: its axes, `n`, `of`, `verified`, `code`, and of each value its `_mean`,
+    `_std`, `_n` and `_not_finite`. `code`: digests, with blanks between them where it is mixed."""
+    rows = []
+    for group in made:
+        row = {**group.axes, "n": len(group.cells), "of": len(group.wanted), "verified": group.verified}
+        row["code"] = " ".join(group.codes)
+        for name in columns:
+            mean = group.values.get(name, Mean(None, None, 0))
+            row |= {f"{name}_{part}": value for part, value in vars(mean).items() if part in ("mean", "std", "n")}
+            row[f"{name}_not_finite"] = mean.not_finite
+        rows.append(row)
+    return rows
 
 
 def short_codes(codes: Iterable[str]) -> dict[str, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, begins_late, last_row, leading
+from sweepstack.core.metrics import Row, begins_late, last_row, leading, over_curve, parse_rows
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
-from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError, Unsure
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.operations.sweep.cell_file import (
@@ -33,6 +34,8 @@ from sweepstack.status.snapshot import Snapshot
 
 MOST_BYTES = 16 << 20
 """A larger JSON artifact is not read as results; and so much of a metrics file's end is searched for a row."""
+MOST_CURVE = 64 << 20
+"""Of a longer metrics file only the beginning is shown as a curve, and no value over the whole of it."""
 END_BYTES = 8 << 10
 """The bytes of its end that are read first: a row is seldom longer."""
 
@@ -103,18 +106,25 @@ class CellFiles:
 
 
 def read_results(
-    sources: Sources, snapshot: Snapshot, cells: Sequence[Cell], states: Mapping[str, CellView], everything: bool
+    sources: Sources,
+    snapshot: Snapshot,
+    cells: Sequence[Cell],
+    states: Mapping[str, CellView],
+    everything: bool,
+    over_curves: Sequence[str] = (),
 ) -> tuple[list[CellResult], set[str]]:
-    """The results, and the names of the missing cells."""
+    """The results, and the names of the missing cells. `over_curves`: further values, such as `max:accuracy`."""
     found, absent = [], {cell.name for cell in states.values()}
     for cell in cells:
         view = states[cell.name]
         if not view.has_result and not everything:
             continue
         there = CellFiles(sources, snapshot, cell.name, view.state, earlier=view.earlier)
-        result = result_of(cell, there, *files_of(sources.target, snapshot, cell.name))
+        artifacts, metrics = files_of(sources.target, snapshot, cell.name)
+        result = result_of(cell, there, artifacts, metrics)
         if result is not None:
-            found.append(result)
+            more = _over_curves(cell, there, metrics, over_curves) if over_curves and metrics is not None else {}
+            found.append(replace(result, values={**result.values, **more}))
             absent.discard(cell.name)
     return found, absent
 
@@ -138,6 +148,19 @@ def result_of(
         f"its verified copy of attempt {known.manifest.attempt} counts until a later one is verified" if known else ""
     )
     return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code, note)
+
+
+def _over_curves(cell: Cell, there: CellFiles, metrics: MetricsInput, wanted: Sequence[str]) -> dict[str, Scalar]:
+    """These values (`max:accuracy`) of one cell, of the file that its seal covers: what an earlier try wrote before a
+    checkpoint is in no seal, and does not count. Of a file above `MOST_CURVE` there are none."""
+    file = find_own(there, cell, metrics.file)
+    try:
+        short = file is not None and file.size() <= MOST_CURVE
+        rows = parse_rows(file.whole(MOST_CURVE), metrics.file) if file is not None and short else []
+    except (SweepstackError, OSError):
+        rows = []
+    found = {name: over_curve(rows, *name.split(":", 1)) for name in wanted}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def find_own(there: CellFiles, cell: Cell, path: str) -> CellFile | None:
@@ -225,3 +248,44 @@ def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[Ear
             found.insert(0, EarlierRows(attempt, source, tuple(part)))
             first = part
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class CurveRows:
+    """The rows of one cell's metrics file, and where they were read."""
+
+    cell: str
+    source: str
+    attempt: int
+    rows: Sequence[Row]
+    parts: tuple[EarlierRows, ...] = ()
+    """What earlier tries have of its beginning; it is in `rows`, too."""
+
+    @property
+    def note(self) -> str:
+        """Whose the beginning is; "" where all is of one try."""
+        tries = ", ".join(str(part.attempt) for part in self.parts)
+        return f"begins with {sum(len(part.rows) for part in self.parts)} rows of attempt {tries}" if tries else ""
+
+
+def curve_rows(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: str) -> CurveRows | str:
+    """The rows of a cell's metrics file, from its box or a copy, with those of earlier tries that lead up to them; or
+    the reason why there are none. Blocks for reads."""
+
+    def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
+        source = find_file(sources, snapshot, cell, attempt, file)
+        return source, parse_rows(source.whole(MOST_CURVE), file)
+
+    def earlier(attempt: int) -> tuple[str, list[Row]]:
+        source, rows = of(attempt)
+        return source.words, rows
+
+    try:
+        source, rows = of(None)
+    except (SweepstackError, OSError) as error:
+        return str(error)
+    if not rows:
+        return f"{file} has no row yet"
+    parts = joined(rows, source.attempt, x, earlier)
+    whole = [*chain.from_iterable(part.rows for part in parts), *rows]
+    return CurveRows(cell, source.words, source.attempt, whole, parts)

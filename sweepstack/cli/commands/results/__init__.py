@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from sweepstack.cli import completion
+from sweepstack.cli.commands.results.forms import comma_separated, latex, markdown, parquet
+from sweepstack.cli.commands.results.order import Best, Line, Wanted, best_first, by_key, over_curves
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
@@ -23,11 +23,12 @@ from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     CellResult,
     Group,
-    Mean,
     Scalar,
     axes_of,
+    cell_rows,
     columns_of,
     groups,
+    mean_rows,
     mean_text,
     n_text,
     short_codes,
@@ -43,8 +44,7 @@ from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
 from sweepstack.status.compose import CellView, compose
 
-Style = Literal["table", "csv", "markdown"]
-FORMS = ("table", "csv", "markdown", "plot", "html")
+FORMS = ("table", "csv", "markdown", "latex", "parquet", "plot", "html")
 LISTED = 20
 SEED = "seed"
 NONE = "none"
@@ -73,12 +73,21 @@ class Table:
         return Table(tuple(self.headers[index] for index in left), rows, self.named), named
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The order of the rows, which is the best, and the file that is written."""
+
+    sort: str | None = None
+    best: Wanted | None = None
+    output: str = ""
+
+
 def command(
     cells: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="CELL",
-            help="Of a plot: names or patterns; by default the cells that run.",
+            help="Of a plot: names or patterns; by default the cells that run. Of --compare: two names.",
             autocompletion=completion.cells,
         ),
     ] = None,
@@ -86,13 +95,18 @@ def command(
         str,
         typer.Option(
             "--as",
-            metavar="csv|markdown|plot|html",
-            help="For a spreadsheet; for a paper or a pull request; curves of cells; one page with all of it.",
+            metavar="csv|markdown|latex|parquet|plot|html",
+            help="The table for other programs; curves of cells; one page with all of it.",
         ),
     ] = "table",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Of html (default: report-STACK.html); `-`: stdout."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Of html (report-STACK.html) and parquet (results-STACK.parquet); `-`: stdout.",
+        ),
     ] = None,
     over: Annotated[
         list[str] | None,
@@ -100,8 +114,24 @@ def command(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this value; of a plot any key of the metrics file. Repeatable."),
+        typer.Option(
+            metavar="NAME",
+            help="Only this value, or `max:NAME`, `min:NAME`, `last:NAME` of a cell's curve; of a plot any key of the "
+            "metrics file. Repeatable.",
+        ),
     ] = None,
+    sort: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Order the rows by an axis or a value; `-KEY`: the most first.")
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The best row first, and said: the most of it, of a loss or an error the least."
+        ),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Two cells: their configs, curves, code and environments.")
+    ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")] = False,
     stack: Stack = None,
     evidence: Evidence = None,
@@ -113,36 +143,41 @@ def command(
     curves, evidence, decisions.
     """
     one_of(form, *FORMS, option="--as")
-    if form in ("plot", "html") and (over or all_ or (metric and form == "html")):
-        raise Unsure("--over and --all are for the table, --metric for the table and a plot")
-    if (cells and form != "plot") or (output and form != "html"):
-        raise Unsure("cells are named for --as plot, a file with -o for --as html")
+    if form in ("plot", "html") and (over or all_ or sort or (metric and form == "html")):
+        raise Unsure("--over, --all and --sort are for the table, --metric for the table and a plot")
+    if (cells and form != "plot" and not compare) or (output and form not in ("html", "parquet")):
+        raise Unsure("cells are named for --as plot and --compare, a file with -o for --as html and parquet")
+    if form not in ("table", "plot", "html") and json:
+        raise Unsure("--as and --json are two ways to write one table: use one of them")
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
+    if compare:
+        if len(cells or ()) != 2 or form != "table" or over or sort or best:
+            raise Unsure("--compare takes the names of two cells, and of the other options --metric alone")
+        return _of_extension("answers", "compare", "--compare")(target, *(cells or ()), metric or (), out)
     if form == "plot":
         from sweepstack.cli.commands.results.plot import curves
 
         return curves(target, cells or (), metric or (), out)
+    wanted = Wanted.read(best) if best else None
     if form == "html":
-        return _page(target, output, out)
-    if form != "table" and json:
-        raise Unsure("--as and --json are two ways to write one table: use one of them")
-    style: Style = "csv" if form == "csv" else "markdown" if form == "markdown" else "table"
-    return results(target, over or (), metric or (), all_, style, out)
+        return _of_extension("pages", "page", "--as html")(target, output, wanted, out)
+    asked = Asked(sort, wanted, output or f"results-{target.stack}.parquet")
+    return results(target, asked, over or (), metric or (), all_, form, out)
 
 
-def _page(target: Target, output: str | None, out: Out) -> int:
-    """What the extension `pages` writes. Raises Unsure where it is not installed."""
-    module = module_of("pages", "page")
+def _of_extension(extension: str, file: str, option: str) -> Callable[..., int]:
+    """What an extension writes: `report` of this file of it. Raises Unsure where it is not installed."""
+    module = module_of(extension, file)
     if module is None:
-        raise Unsure(f"`sweepctl results --as html` belongs to {not_here('pages')}")
-    code: int = import_module(module).report(target, output, out)
-    return code
+        raise Unsure(f"`sweepctl results {option}` belongs to {not_here(extension)}")
+    report: Callable[..., int] = import_module(module).report
+    return report
 
 
 def results(
-    target: Target, over: Sequence[str], metrics: Sequence[str], everything: bool, style: Style, out: Out
+    target: Target, asked: Asked, over: Sequence[str], metrics: Sequence[str], everything: bool, form: str, out: Out
 ) -> int:
-    """Exit 0 if every cell of the roster is verified or waived; else 1."""
+    """Exit 0 if every cell of the roster is verified or otherwise settled; else 1."""
     with Progress("reading"):
         sources = open_sources(target)
         snapshot = take_snapshot(sources, files=False)
@@ -153,24 +188,42 @@ def results(
         axes = axes_of(cells)
         averaged = _over(over, axes)
         states = {cell.name: cell for cell in view.cells}
-        found, absent = read_results(sources, snapshot, cells, states, everything)
-    columns = _columns(found, metrics)
+        curves = over_curves(*metrics, asked.sort, asked.best.name if asked.best else None)
+        found, absent = read_results(sources, snapshot, cells, states, everything, curves)
+    columns = _columns(found, metrics, [] if metrics else curves)
     made = groups(cells, found, averaged)
+    lines, best = _in_order(made if averaged else found, asked, axes, columns_of(found))
+    if best is not None:
+        columns = list(dict.fromkeys([*columns, best.wanted.name]))
+    found = [line for line in lines if isinstance(line, CellResult)] or found
+    made = [line for line in lines if isinstance(line, Group)] or made
     codes = short_codes(result.code for result in found if result.code)
     missing = [cell for cell in view.cells if cell.name in absent]
     following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
     document = _document(target, averaged, found, made, missing, columns, following)
-    out.document(document | {"alarms": own_stops(view)})
+    out.document(document | {"best": best.as_json() if best else None, "alarms": own_stops(view)})
     if not out.as_json:
-        if not averaged:
-            table = _each(cells, found, columns, codes, everything, text if style != "csv" else full)
+        if form == "parquet":
+            parquet(mean_rows(made, columns) if averaged else cell_rows(found, axes, columns), asked.output)
+        elif not averaged:
+            table = _each(cells, found, columns, codes, everything, text if form != "csv" else full)
+            _print(table, form, best, lines, out)
         else:
-            table = (_averages if style != "csv" else _spreadsheet)(made, columns, codes)
-        _print(table, style, out)
-        _notes(made if averaged else [], found, missing, codes, style, out, own_stops(view))
-        if style == "table":
+            _print((_averages if form != "csv" else _spreadsheet)(made, columns, codes), form, best, lines, out)
+        _notes(made if averaged else [], found, missing, codes, best, form, out, own_stops(view))
+        if form == "table":
             out.next(following)
     return YES if all(cell.state in SETTLED for cell in view.cells) else NO
+
+
+def _in_order(
+    rows: Sequence[Line], asked: Asked, axes: Sequence[str], columns: Sequence[str]
+) -> tuple[list[Line], Best | None]:
+    """The rows as they are asked for, and the best of them, where that is asked for."""
+    lines, best = list(rows), None
+    if asked.best is not None:
+        lines, best = best_first(lines, asked.best, columns)
+    return by_key(lines, asked.sort, axes, columns) if asked.sort is not None else lines, best
 
 
 def _over(over: Sequence[str], axes: Sequence[str]) -> list[str]:
@@ -184,13 +237,16 @@ def _over(over: Sequence[str], axes: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(over)) or [name for name in axes if name == SEED]
 
 
-def _columns(found: Sequence[CellResult], wanted: Sequence[str]) -> list[str]:
+def _columns(found: Sequence[CellResult], wanted: Sequence[str], more: Sequence[str]) -> list[str]:
+    """Those that are wanted, else all; `more`: values over curves that only the order asks for."""
     columns = columns_of(found)
     for name in wanted:
         if name not in columns:
             has = f"there are {', '.join(columns)}" if columns else "there are none yet"
-            raise No(f"--metric {name}: no such value ({has}){did_you_mean(name, columns)}")
-    return list(dict.fromkeys(wanted)) or columns
+            how, _, bare = name.partition(":") if name in over_curves(name) else ("", "", "")
+            why = f"no cell here logged a {bare} that {how}: could be of" if how else "no such value"
+            raise No(f"--metric {name}: {why} ({has}){did_you_mean(name, columns)}")
+    return list(dict.fromkeys(wanted)) or list(dict.fromkeys([*columns, *(name for name in more if name in columns)]))
 
 
 # Printing
@@ -217,16 +273,12 @@ def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str,
     """Means with all their digits, in separate columns; empty if a value is missing or not finite."""
     axes = list(made[0].axes) if made else []
     shown = [name for name in columns if any(name in group.values for group in made)]
-    values = [column for name in shown for column in (f"{name}_mean", f"{name}_std", f"{name}_n", f"{name}_not_finite")]
+    parts = ("mean", "std", "n", "not_finite")
+    headers = (*axes, "n", "of", "verified", "code", *(f"{name}_{part}" for name in shown for part in parts))
     rows = []
-    for group in made:
-        row = [full(group.axes[axis]) for axis in axes]
-        row += [str(len(group.cells)), str(len(group.wanted)), str(group.verified), _codes(group.codes, codes)]
-        for name in shown:
-            mean = group.values.get(name, Mean(None, None, 0))
-            row += [full(mean.mean), full(mean.std), str(mean.n), str(mean.not_finite)]
-        rows.append(tuple(row))
-    return Table((*axes, "n", "of", "verified", "code", *values), rows)
+    for group, row in zip(made, mean_rows(made, shown), strict=True):
+        rows.append(tuple(full(value) for value in (row | {"code": _codes(group.codes, codes)}).values()))
+    return Table(headers, rows)
 
 
 def _each(
@@ -262,22 +314,22 @@ def full(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _print(table: Table, style: Style, out: Out) -> None:
-    if style == "table" and not table.rows:
+def _print(table: Table, form: str, best: Best | None, lines: Sequence[Line], out: Out) -> None:
+    if form == "table" and not table.rows:
         out.line("no cell is verified yet, so there is no table; --all shows the others, too")
-    elif style == "table":
+    elif form == "table":
         table, doubles = table.without_doubles()
         headers = [header.upper() if header in ("n", "cell", "state", "code") else header for header in table.headers]
         out.table(headers, table.rows, table.named)
         for name, first in doubles:
             out.line(f"{name} is the same as {first} in every row", style="dim")
-    elif style == "markdown":
-        for row in (table.headers, tuple("---" for _ in table.headers), *table.rows):
-            print("| " + " | ".join(value.replace("|", "\\|") for value in row) + " |")
+    elif form == "markdown":
+        sys.stdout.write(markdown(table.headers, table.rows))
+    elif form == "latex":
+        bold = (lines.index(best.row), table.headers.index(best.wanted.name)) if best is not None else None
+        sys.stdout.write(latex(table.headers, table.rows, table.named, bold))
     else:
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows([table.headers, *table.rows])
-        sys.stdout.write(buffer.getvalue())
+        sys.stdout.write(comma_separated(table.headers, table.rows))
 
 
 def _notes(
@@ -285,11 +337,15 @@ def _notes(
     found: Sequence[CellResult],
     missing: Sequence[CellView],
     codes: dict[str, str],
-    style: Style,
+    best: Best | None,
+    form: str,
     out: Out,
     alarms: Sequence[str],
 ) -> None:
-    """Prints notes below the table; on stderr if stdout is CSV or Markdown."""
+    """Prints notes below the table; on stderr if stdout is for another program."""
+    if best is not None:
+        for line in best.lines():
+            out.line(line) if form == "table" else print(line, file=sys.stderr)
     lines = list(alarms)
     for group in made:
         if group.mixed:
@@ -300,13 +356,13 @@ def _notes(
         word = "earlier" if result.note else "unsure "
         lines.append(f"{word}  {result.name}: {result.state}, {result.note or 'not verified'}")
     for cell in missing[:LISTED]:
-        word, state = (f"{cell.state} ", "") if cell.state in ("waived", "pruned") else ("missing", cell.state)
+        word, state = (f"{cell.state:7}", "") if cell.state in SETTLED else ("missing", cell.state)
         lines.append(f"{word}  {cell.name}: {', '.join(filter(None, (state, cell.note)))}")
     for number, what in ((len(unverified) - LISTED, "not verified"), (len(missing) - LISTED, "missing")):
         if number > 0:
             lines.append(f"… and {count(number, 'cell')} more {what}: sweepctl results --json")
     for line in lines:
-        if style == "table":
+        if form == "table":
             out.line(line, style="yellow")
         else:
             print(line, file=sys.stderr)

@@ -8,49 +8,26 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, Series, number_text, parse_rows, series
+from sweepstack.core.metrics import Series, number_text, series
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import No, SweepstackError
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import count
-from sweepstack.operations.sweep.cell_file import CellFile, find_file
-from sweepstack.operations.sweep.cell_results import EarlierRows, files_of, joined
+from sweepstack.operations.sweep.cell_results import CurveRows, curve_rows, files_of
 from sweepstack.operations.sweep.collect import take_snapshot
-from sweepstack.operations.sweep.sources import Sources, open_sources
+from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
 from sweepstack.status.snapshot import Snapshot
 
-MOST_BYTES = 64 << 20
-"""Of a longer metrics file only the beginning is shown."""
 MOST_CURVES = 8
 """The most cells in one chart if none was named: more can't be told apart."""
 COLORS = ("cyan", "magenta", "green", "orange", "blue", "red", "yellow", "gray")
 HEIGHT = 20
-
-
-@dataclass(frozen=True)
-class Read:
-    """The rows of one cell's metrics file, and where they were read."""
-
-    cell: str
-    source: str
-    attempt: int
-    rows: Sequence[Row]
-    parts: tuple[EarlierRows, ...] = ()
-    """What earlier tries have of its beginning; it is in `rows`, too."""
-
-    @property
-    def note(self) -> str:
-        """Whose the beginning is; "" where all is of one try."""
-        tries = ", ".join(str(part.attempt) for part in self.parts)
-        return f"begins with {sum(len(part.rows) for part in self.parts)} rows of attempt {tries}" if tries else ""
 
 
 def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: Out) -> int:
@@ -66,8 +43,8 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         params = {cell.name: cell.params for cell in snapshot.roster}
         read, missing = [], {}
         for name in names:
-            found = _read(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})), entry.x)
-            if isinstance(found, Read):
+            found = curve_rows(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})), entry.x)
+            if isinstance(found, CurveRows):
                 read.append(found)
             else:
                 missing[name] = found
@@ -134,28 +111,7 @@ def _names(target: Target, snapshot: Snapshot, wanted: Sequence[str]) -> list[st
     return list(found)
 
 
-def _read(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: str) -> Read | str:
-    """The rows, with those of earlier tries that lead up to them; or the reason why there are none."""
-
-    def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
-        source = find_file(sources, snapshot, cell, attempt, file)
-        return source, parse_rows(source.whole(MOST_BYTES), file)
-
-    def earlier(attempt: int) -> tuple[str, list[Row]]:
-        source, rows = of(attempt)
-        return source.words, rows
-
-    try:
-        source, rows = of(None)
-    except (SweepstackError, OSError) as error:
-        return str(error)
-    if not rows:
-        return f"{file} has no row yet"
-    parts = joined(rows, source.attempt, x, earlier)
-    return Read(cell, source.words, source.attempt, [*chain.from_iterable(part.rows for part in parts), *rows], parts)
-
-
-def _chosen(entry: MetricsInput, metrics: Sequence[str], read: Sequence[Read]) -> list[str]:
+def _chosen(entry: MetricsInput, metrics: Sequence[str], read: Sequence[CurveRows]) -> list[str]:
     """The metrics to draw: those asked for, else the first one of the config."""
     known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
     for name in metrics:
@@ -209,7 +165,7 @@ def _parts(line: Series) -> list[list[tuple[float, float]]]:
     return [part for part in parts if part]
 
 
-def _table(metric: str, x: str, lines: Sequence[tuple[Read, Series]], out: Out) -> None:
+def _table(metric: str, x: str, lines: Sequence[tuple[CurveRows, Series]], out: Out) -> None:
     rows = []
     for one, line in lines:
         finite = [(y, at) for at, y in line.points if math.isfinite(y)]
@@ -239,7 +195,7 @@ def _not_finite(x: str, line: Series) -> str:
 def _document(
     target: Target,
     entry: MetricsInput,
-    drawn: Sequence[tuple[str, Sequence[tuple[Read, Series]]]],
+    drawn: Sequence[tuple[str, Sequence[tuple[CurveRows, Series]]]],
     missing: dict[str, str],
 ) -> dict[str, Any]:
     return {
