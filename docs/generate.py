@@ -367,8 +367,37 @@ def with_version(name: str) -> str:
     return re.sub(r"(pulumi-sweepstack/(?:blob|tree)/v|sweepstack[@ ])\d+\.\d+\.\d+", rf"\g<1>{VERSION}", text)
 
 
+def python_page() -> str:
+    """What `import sweepstack` gives: every name with its signature and its docstring."""
+    import sweepstack
+    from sweepstack.library import sweep
+
+    parts = [NOTE, "# Python: `import sweepstack`\n", "What it is for, with an example: [python.md](../python.md).\n"]
+    parts += ["## sweepstack.open\n", f"`open{_signature(sweepstack.open)}`\n", words_of(sweepstack.open) + "\n"]
+    for shape in (sweep.Sweep, sweep.CellInfo, sweep.Curve):
+        parts += [f"## {shape.__name__}\n", words_of(shape) + "\n"]
+        for name, value in vars(shape).items():
+            if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
+                continue
+            of = value.fget if isinstance(value, property) else value
+            shown = f"{name}: {_returned(of)}" if isinstance(value, property) else f"{name}{_signature(of)}"
+            parts += [f"### {shape.__name__}.{name}\n", f"`{shown}`\n", words_of(value) + "\n"]
+        if fields := getattr(shape, "__dataclass_fields__", {}):
+            parts.append(table(("field", "kind"), ((f"`{name}`", f"`{one.type}`") for name, one in fields.items())))
+    return "\n".join(parts)
+
+
+def _signature(function: Any) -> str:
+    return str(inspect.signature(function)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")
+
+
+def _returned(function: Any) -> str:
+    return str(inspect.signature(function).return_annotation).strip("'")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/sweepctl.md": commands_page,
+    "reference/python.md": python_page,
     "reference/resources.md": resources_page,
     "reference/profiles.md": profiles_page,
     "reference/platforms.md": platforms_page,

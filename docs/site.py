@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("*.md", "docs/**/*.md", "examples/*/README.md", "profiles/*.md", "tests/engine/*.md")
 REGISTRY = ("docs/_index.md", "docs/installation-configuration.md")
 """What Pulumi's registry shows, in its form: another site."""
-LINKED = ("LICENSE", "docs/*.png", "docs/*.svg", "stacks/*.yaml", "tests/week/own_project/*.py")
+LINKED = ("LICENSE", "docs/*.ipynb", "docs/*.png", "docs/*.svg", "stacks/*.yaml", "tests/week/own_project/*.py")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

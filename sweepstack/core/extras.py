@@ -19,7 +19,7 @@ MODULES = {
     "image": "PIL",
     "orbax": "tensorstore",
     "parquet": "pyarrow",
-    **{name: name for name in ("gguf", "onnx", "skops", "tensorboard", "zarr")},
+    **{name: name for name in ("gguf", "onnx", "pandas", "polars", "skops", "tensorboard", "zarr")},
     "report": "bokeh",
     "s3": "boto3",
     "search": "optuna",

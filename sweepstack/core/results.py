@@ -109,6 +109,12 @@ OVER_CURVE = ("min", "max", "last")
 """`max:accuracy` is the value of a cell over its whole curve."""
 
 
+def over_curves(keys: Iterable[str]) -> list[str]:
+    """Those of the keys that are values over a cell's whole curve, each once; a sign for the order is left away."""
+    bare = [key.removeprefix("-") for key in keys]
+    return list(dict.fromkeys(key for key in bare if ":" in key and key.partition(":")[0] in OVER_CURVE))
+
+
 def lower_is_better(name: str) -> bool:
     """Whether less of it is better: `min:…`, or by a word of its name (`val_loss`, `test.error`); else more is."""
     how, colon, _ = name.partition(":")

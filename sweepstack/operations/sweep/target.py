@@ -55,9 +55,9 @@ class Target:
         return cls(root, stack, file.of_store() if file.is_store else file)
 
     @classmethod
-    def find_sweep(cls, stack: str | None) -> Target:
+    def find_sweep(cls, stack: str | None, *, start: Path | None = None) -> Target:
         """The same for a command about cells or boxes. Also raises Unsure for a stack of volumes."""
-        target = cls.find(stack)
+        target = cls.find(stack, start=start)
         if target.is_store:
             raise Unsure(
                 f"{target.file.shown} describes volumes (sweepstack:store): {target.stack} has no cells and no boxes, "

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.commands.results.forms import comma_separated, latex, markdown, parquet
-from sweepstack.cli.commands.results.order import Best, Line, Wanted, best_first, by_key, over_curves
+from sweepstack.cli.commands.results.forms import STDOUT, comma_separated, latex, markdown, parquet
+from sweepstack.cli.commands.results.order import Best, Line, Wanted, best_first, by_key
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
@@ -31,6 +31,7 @@ from sweepstack.core.results import (
     mean_rows,
     mean_text,
     n_text,
+    over_curves,
     short_codes,
     text,
 )
@@ -188,7 +189,7 @@ def results(
         axes = axes_of(cells)
         averaged = _over(over, axes)
         states = {cell.name: cell for cell in view.cells}
-        curves = over_curves(*metrics, asked.sort, asked.best.name if asked.best else None)
+        curves = over_curves([*metrics, asked.sort or "", asked.best.name if asked.best else ""])
         found, absent = read_results(sources, snapshot, cells, states, everything, curves)
     columns = _columns(found, metrics, [] if metrics else curves)
     made = groups(cells, found, averaged)
@@ -205,6 +206,8 @@ def results(
     if not out.as_json:
         if form == "parquet":
             parquet(mean_rows(made, columns) if averaged else cell_rows(found, axes, columns), asked.output)
+            if asked.output != STDOUT:
+                out.line(f"{asked.output}: {count(len(lines), 'row')}")
         elif not averaged:
             table = _each(cells, found, columns, codes, everything, text if form != "csv" else full)
             _print(table, form, best, lines, out)
@@ -243,8 +246,8 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str], more: Sequence[
     for name in wanted:
         if name not in columns:
             has = f"there are {', '.join(columns)}" if columns else "there are none yet"
-            how, _, bare = name.partition(":") if name in over_curves(name) else ("", "", "")
-            why = f"no cell here logged a {bare} that {how}: could be of" if how else "no such value"
+            how, _, bare = name.partition(":") if name in over_curves([name]) else ("", "", "")
+            why = f"no cell here logged {bare}" if how else "no such value"
             raise No(f"--metric {name}: {why} ({has}){did_you_mean(name, columns)}")
     return list(dict.fromkeys(wanted)) or list(dict.fromkeys([*columns, *(name for name in more if name in columns)]))
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweepstack.core.results import (
-    OVER_CURVE,
     CellResult,
     Group,
     Mean,
@@ -88,12 +87,6 @@ class Best:
             "cells": list(self.cells),
             "as_good": self.as_good,
         }
-
-
-def over_curves(*keys: str | None) -> list[str]:
-    """The keys that are values over a cell's whole curve, such as `max:accuracy`, without a sign for the order."""
-    bare = [key.removeprefix("-") for key in keys if key]
-    return list(dict.fromkeys(key for key in bare if key.partition(":")[0] in OVER_CURVE and ":" in key))
 
 
 def by_key(rows: Sequence[Line], key: str, axes: Sequence[str], columns: Sequence[str]) -> list[Line]:
