@@ -369,11 +369,10 @@ def with_version(name: str) -> str:
 
 def python_page() -> str:
     """What `import sweepstack` gives: every name with its signature and its docstring."""
-    import sweepstack
-    from sweepstack.library import sweep
+    from sweepstack.library import names, sweep
 
     parts = [NOTE, "# Python: `import sweepstack`\n", "What it is for, with an example: [python.md](../python.md).\n"]
-    parts += ["## sweepstack.open\n", f"`open{_signature(sweepstack.open)}`\n", words_of(sweepstack.open) + "\n"]
+    parts += ["## sweepstack.open\n", f"`open{_signature(names.open)}`\n", words_of(names.open) + "\n"]
     for shape in (sweep.Sweep, sweep.CellInfo, sweep.Curve):
         parts += [f"## {shape.__name__}\n", words_of(shape) + "\n"]
         for name, value in vars(shape).items():

@@ -1,6 +1,7 @@
-"""`sweepctl results --compare A B`: what differs between two cells: config, values, curves, code, environment.
+"""`sweepctl results --compare A B`: what differs between two cells.
 
-What a copy's manifest says is compared; of a cell without a pulled copy, its parameters and its curve alone.
+What a copy's manifest says is compared: config, values, curves, code, environment. Of a cell without a pulled copy it
+is its parameters and its curve alone.
 """
 
 from __future__ import annotations

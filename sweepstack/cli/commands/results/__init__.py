@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -143,17 +143,10 @@ def command(
     As `plot` it draws what cells logged; as `html` it writes one page: cells over time, cost, machines, results,
     curves, evidence, decisions.
     """
-    one_of(form, *FORMS, option="--as")
-    if form in ("plot", "html") and (over or all_ or sort or (metric and form == "html")):
-        raise Unsure("--over, --all and --sort are for the table, --metric for the table and a plot")
-    if (cells and form != "plot" and not compare) or (output and form not in ("html", "parquet")):
-        raise Unsure("cells are named for --as plot and --compare, a file with -o for --as html and parquet")
-    if form not in ("table", "plot", "html") and json:
-        raise Unsure("--as and --json are two ways to write one table: use one of them")
+    options = {"over": over, "all": all_, "sort": sort, "best": best, "metric": metric, "output": output}
+    _refuse(form, cells or (), options, compare=compare, json=json)
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     if compare:
-        if len(cells or ()) != 2 or form != "table" or over or sort or best:
-            raise Unsure("--compare takes the names of two cells, and of the other options --metric alone")
         return _of_extension("answers", "compare", "--compare")(target, *(cells or ()), metric or (), out)
     if form == "plot":
         from sweepstack.cli.commands.results.plot import curves
@@ -164,6 +157,21 @@ def command(
         return _of_extension("pages", "page", "--as html")(target, output, wanted, out)
     asked = Asked(sort, wanted, output or f"results-{target.stack}.parquet")
     return results(target, asked, over or (), metric or (), all_, form, out)
+
+
+def _refuse(form: str, cells: Sequence[str], given: Mapping[str, Any], *, compare: bool, json: bool) -> None:
+    """Raises Unsure for options that don't go together. `given`: option → its value."""
+    one_of(form, *FORMS, option="--as")
+    if form in ("plot", "html") and (given["over"] or given["all"] or given["sort"]):
+        raise Unsure("--over, --all and --sort are for the table, --metric for the table and a plot")
+    if (form == "html" and given["metric"]) or (form == "plot" and given["best"]):
+        raise Unsure("--metric is for the table and a plot, --best for the table and the page")
+    if (cells and form != "plot" and not compare) or (given["output"] and form not in ("html", "parquet")):
+        raise Unsure("cells are named for --as plot and --compare, a file with -o for --as html and parquet")
+    if form not in ("table", "plot", "html") and json:
+        raise Unsure("--as and --json are two ways to write one table: use one of them")
+    if compare and (len(cells) != 2 or form != "table" or given["over"] or given["sort"] or given["best"]):
+        raise Unsure("--compare takes the names of two cells, and of the other options --metric alone")
 
 
 def _of_extension(extension: str, file: str, option: str) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""The ways to write the table of `sweepctl results` for other programs: CSV, Markdown, LaTeX, Parquet."""
+"""The table of `sweepctl results` for other programs: CSV, Markdown, LaTeX, Parquet."""
 
 from __future__ import annotations
 
