@@ -99,6 +99,7 @@ def test_the_import_is_light() -> None:
     assert said.strip() == "[] set()"
 
 
+@pytest.mark.proof
 def test_the_notebook_of_the_docs_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a real kernel, in the project's folder. Only the engine is the stand-in of these tests."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
