@@ -7,7 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sweepstack.cli.commands.results.order import Wanted
 from sweepstack.cli.output import YES, Out, size
 from sweepstack.cli.progress import Progress
 from sweepstack.extensions.pages.page_facts import sweep_facts
@@ -21,7 +20,7 @@ from sweepstack.status.compose import compose
 STDOUT = "-"
 
 
-def report(target: Target, output: str | None, best: Wanted | None, out: Out) -> int:
+def report(target: Target, output: str | None, out: Out) -> int:
     """Writes the page. Reads only, and costs nothing. Raises No where there is nothing to show, or where another file
     is in the way."""
     if out.as_json and output == STDOUT:

@@ -83,57 +83,64 @@ class Asked:
     output: str = ""
 
 
+Cells = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CELL",
+        help="Of a plot: names or patterns; by default the cells that run. Of --compare: two names.",
+        autocompletion=completion.cells,
+    ),
+]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="csv|markdown|latex|parquet|plot|html",
+        help="The table for other programs; curves of cells; one page with all of it.",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Of html (report-STACK.html) and parquet (results-STACK.parquet); `-`: stdout.",
+    ),
+]
+Over = Annotated[
+    list[str] | None,
+    typer.Option(metavar="AXIS", help="Average over this axis (default: seed); `none`: a row for each cell."),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Only this value, or `max:NAME`, `min:NAME`, `last:NAME` of a cell's curve; of a plot any key of the "
+        "metrics file. Repeatable.",
+    ),
+]
+Sort = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Order the rows by an axis or a value; `-KEY`: the most first.")
+]
+BestBy = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The best row first, and said: the most of it, of a loss or an error the least."),
+]
+Compare = Annotated[bool, typer.Option("--compare", help="Two cells: their configs, curves, code and environments.")]
+Everything = Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")]
+
+
 def command(
-    cells: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CELL",
-            help="Of a plot: names or patterns; by default the cells that run. Of --compare: two names.",
-            autocompletion=completion.cells,
-        ),
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--as",
-            metavar="csv|markdown|latex|parquet|plot|html",
-            help="The table for other programs; curves of cells; one page with all of it.",
-        ),
-    ] = "table",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Of html (report-STACK.html) and parquet (results-STACK.parquet); `-`: stdout.",
-        ),
-    ] = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(metavar="AXIS", help="Average over this axis (default: seed); `none`: a row for each cell."),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Only this value, or `max:NAME`, `min:NAME`, `last:NAME` of a cell's curve; of a plot any key of the "
-            "metrics file. Repeatable.",
-        ),
-    ] = None,
-    sort: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Order the rows by an axis or a value; `-KEY`: the most first.")
-    ] = None,
-    best: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The best row first, and said: the most of it, of a loss or an error the least."
-        ),
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Two cells: their configs, curves, code and environments.")
-    ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Also cells that are not verified; they are marked.")] = False,
+    cells: Cells = None,
+    form: Form = "table",
+    output: Output = None,
+    over: Over = None,
+    metric: Metrics = None,
+    sort: Sort = None,
+    best: BestBy = None,
+    compare: Compare = False,
+    all_: Everything = False,
     stack: Stack = None,
     evidence: Evidence = None,
     json: AsJson = False,
@@ -152,20 +159,19 @@ def command(
         from sweepstack.cli.commands.results.plot import curves
 
         return curves(target, cells or (), metric or (), out)
-    wanted = Wanted.read(best) if best else None
     if form == "html":
-        return _of_extension("pages", "page", "--as html")(target, output, wanted, out)
-    asked = Asked(sort, wanted, output or f"results-{target.stack}.parquet")
+        return _of_extension("pages", "page", "--as html")(target, output, out)
+    asked = Asked(sort, Wanted.read(best) if best else None, output or f"results-{target.stack}.parquet")
     return results(target, asked, over or (), metric or (), all_, form, out)
 
 
 def _refuse(form: str, cells: Sequence[str], given: Mapping[str, Any], *, compare: bool, json: bool) -> None:
     """Raises Unsure for options that don't go together. `given`: option → its value."""
     one_of(form, *FORMS, option="--as")
-    if form in ("plot", "html") and (given["over"] or given["all"] or given["sort"]):
-        raise Unsure("--over, --all and --sort are for the table, --metric for the table and a plot")
-    if (form == "html" and given["metric"]) or (form == "plot" and given["best"]):
-        raise Unsure("--metric is for the table and a plot, --best for the table and the page")
+    if form in ("plot", "html") and (given["over"] or given["all"] or given["sort"] or given["best"]):
+        raise Unsure("--over, --all, --sort and --best are for the table, --metric for the table and a plot")
+    if form == "html" and given["metric"]:
+        raise Unsure("--metric is for the table and a plot")
     if (cells and form != "plot" and not compare) or (given["output"] and form not in ("html", "parquet")):
         raise Unsure("cells are named for --as plot and --compare, a file with -o for --as html and parquet")
     if form not in ("table", "plot", "html") and json:
