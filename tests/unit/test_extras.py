@@ -136,7 +136,7 @@ def test_set_up_installs_what_the_stack_files_ask_for(tmp_path: Path) -> None:
     assert ask(tmp_path, [one], [], every=False) == ["[hdf5]", "[onnx]", "[orbax]"]
     with pytest.raises(
         SetupError,
-        match="there is no extra torch; there are: flax, gguf, hdf5, image, kubernetes, onnx, orbax, parquet",
+        match="there is no extra torch; there are: flax, gguf, hdf5, image, kubernetes, onnx, orbax, pandas, parquet",
     ):
         ask(tmp_path, None, ["torch"], every=False)
     with pytest.raises(SetupError, match=r"Pulumi\.gone\.yaml can't be read"):
