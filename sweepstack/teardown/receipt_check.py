@@ -97,7 +97,7 @@ def _cell_problems(
     settled = {*waived, *(name for name, progress in journal.cells.items() if progress.state == "dropped")}
     # A launch record from a backup may know less than the journal. Cells that a person dropped are in no receipt.
     ran = {n: p.config_digest for n, p in journal.cells.items() if n in known and p.config_digest is not None}
-    undecided = prune_problems(store, journal, launch)
+    undecided = prune_problems(store, journal, launch, waived)
     unnamed = [name for name in unnamed_cells(journal, launch, known) if name not in settled]
     problems = [
         f"{n} ran on this box by its journal, and neither the receipt nor the launch record has it" for n in unnamed
@@ -106,22 +106,25 @@ def _cell_problems(
     return [*undecided, *problems, *found] or check_files(store, receipt, to_check, full=full)
 
 
-def undecided_prunes(store: EvidenceStore, journal: Journal | None, launch: Launch | None) -> list[str]:
-    """Cells that a box, or what it was given, calls stopped by the rule of a search, and for which no such decision is
-    on record: the word of a box alone settles none. Raises EvidenceError."""
+def undecided_prunes(
+    store: EvidenceStore, journal: Journal | None, launch: Launch | None, waived: Collection[str] = ()
+) -> list[str]:
+    """Cells that a box, or what it was given, calls stopped by the rule of a search, and for which there is neither
+    such a decision on record nor a person's waiver: the word of a box alone settles none. Raises EvidenceError; not
+    where all of them are waived, so that a log that is lost holds no box for ever."""
     cells = journal.cells if journal is not None else {}
     claimed = {name: one.reason or "" for name, one in cells.items() if one.state == "dropped"}
     claimed |= launch.dropped if launch is not None else {}
-    claimed = {name: why for name, why in claimed.items() if why.startswith(PRUNED)}
+    claimed = {name: why for name, why in claimed.items() if why.startswith(PRUNED) and name not in waived}
     return sorted(claimed.keys() - decided_prunes(store.objects, claimed))
 
 
-def prune_problems(store: EvidenceStore, journal: Journal, launch: Launch | None) -> list[str]:
+def prune_problems(store: EvidenceStore, journal: Journal, launch: Launch | None, waived: Collection[str]) -> list[str]:
     """Why cells that count as stopped by the rule of a search are not settled; empty where each is."""
     try:
         return [
             f"{name} was stopped on this box as pruned, and the log of the search has no such decision"
-            for name in undecided_prunes(store, journal, launch)
+            for name in undecided_prunes(store, journal, launch, waived)
         ]
     except EvidenceError as error:
         return [f"a cell was stopped as pruned, and whether that was decided is not known: {error}"]

@@ -9,7 +9,7 @@ import pytest
 from sweepstack.core.search_log import SearchLog, Step
 from sweepstack.evidence.search_log import KEY, append, read_search_log
 from tests.unit.teardown.deviations import DEVIATIONS, box_in_receipt
-from tests.unit.teardown.support import NOWHERE, Situation
+from tests.unit.teardown.support import NOWHERE, Situation, waiver
 
 STOPPED = Step(kind="pruned", cell="s0", rule="asha", rung=3, x=3, value=0.4, bound=0.2, among=6, metric="loss")
 DECIDED = (Step(kind="suggested", cell="s0", number=0, params={"lr": 0.1}), STOPPED)
@@ -79,6 +79,16 @@ def test_a_log_that_does_not_read_settles_nothing(situation: Situation) -> None:
     verdict = situation.ask()
     assert not verdict.allowed
     assert "damaged" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("log", ["no log", "a damaged one"])
+def test_a_persons_waiver_lets_a_box_go_whose_log_is_lost(situation: Situation, log: str) -> None:
+    pruned(situation)
+    path = situation.evidence / KEY
+    path.unlink() if log == "no log" else path.write_bytes(path.read_bytes()[:-1])
+    assert not situation.ask().allowed
+    situation.approve(waive=(waiver("s0"),))
+    assert situation.ask().allowed, situation.ask().reasons
 
 
 def test_what_it_wrote_has_to_be_in_a_copy(situation: Situation) -> None:
