@@ -104,13 +104,12 @@ class SearchLog:
 
     def with_steps(self, steps: Iterable[Step]) -> "SearchLog":
         """The same with further lines. Raises EvidenceDamaged for a line that may not follow."""
-        found, data = list(self.steps), self.data
-        for step in steps:
-            _may_follow(step, found)
+        known, added, data = _Known(self.steps), list(steps), self.data
+        for step in added:
+            known.take(step)
             line = {**step.model_dump(mode="json"), "previous": _head(data)}
-            found.append(step)
             data += canonical_json(line) + b"\n"
-        return SearchLog(tuple(found), data, self.tag)
+        return SearchLog((*self.steps, *added), data, self.tag)
 
     def _last(self, kind: Kind, until: Sequence[Kind]) -> dict[str, Step]:
         found: dict[str, Step] = {}
@@ -126,7 +125,7 @@ def parse_search_log(data: bytes, tag: str = "", shown: str = "the log of the se
     """The log in `data`. Raises EvidenceDamaged, with the line's number; also for a last line that is torn: a log is
     written whole."""
     steps: list[Step] = []
-    before = b""
+    known, before = _Known(), b""
     if data and not data.endswith(b"\n"):
         raise EvidenceDamaged(f"{shown} is damaged: its last line is cut off")
     for number, line in enumerate(data.splitlines(), start=1):
@@ -135,7 +134,7 @@ def parse_search_log(data: bytes, tag: str = "", shown: str = "the log of the se
             if raw.pop("previous", None) != _head(before):
                 raise EvidenceDamaged("it does not follow the line before it")
             step = Step.model_validate(raw)
-            _may_follow(step, steps)
+            known.take(step)
         except (EvidenceDamaged, ValidationError, ValueError) as error:
             raise EvidenceDamaged(f"{shown}, line {number}, is damaged: {str(error).splitlines()[0]}") from error
         steps.append(step)
@@ -158,25 +157,44 @@ def _head(data: bytes) -> str:
     return sha256_hex(last) if last else GENESIS
 
 
-def _may_follow(step: Step, before: Sequence[Step]) -> None:
-    """Raises EvidenceDamaged for a second line of what is said once, and for one that says too little."""
-    drawn = sum(1 for one in before if one.kind == "suggested")
-    ours = [one for one in before if one.cell == step.cell]
-    mine = [one.kind for one in ours if one.kind != "reached"]
-    wrong = ""
-    if step.kind == "suggested" and (step.number, step.cell) != (drawn, f"{PREFIX}{drawn}"):
-        wrong = f"{step.cell} is drawn, and {PREFIX}{drawn} is next"
-    elif step.kind != "suggested" and "suggested" not in mine:
-        wrong = f"{step.cell} is {step.kind}, and was never drawn"
-    elif step.kind == "reached" and (
-        step.rung is None or step.value is None or any(one.rung == step.rung for one in ours if one.kind == "reached")
-    ):
-        wrong = f"{step.cell} reaches {step.rung} twice, or with no number"
-    elif step.kind in ("pruned", "scored") and mine[-1] in ("pruned", "scored"):
-        wrong = f"{step.cell} is {step.kind}, and ended before"
-    elif step.kind == "pruned" and ("kept" in mine or not step.rule or step.rung is None):
-        wrong = f"{step.cell} is pruned, which a person took back, or which names no rule"
-    elif step.kind == "kept" and mine[-1] not in ("pruned", "kept"):
-        wrong = f"{step.cell} is brought back, and was not stopped"
-    if wrong:
-        raise EvidenceDamaged(wrong)
+class _Known:
+    """What the lines so far say: how many cells were drawn; of each its kinds of lines, and the rungs it reached."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self.drawn = 0
+        self.kinds: dict[str, list[str]] = {}
+        self.rungs: set[tuple[str, float | None]] = set()
+        for step in steps:
+            self._add(step)
+
+    def take(self, step: Step) -> None:
+        """Adds a line. Raises EvidenceDamaged for a second one of what is said once, and for one that says too
+        little."""
+        if wrong := self._wrong(step, self.kinds.get(step.cell, [])):
+            raise EvidenceDamaged(wrong)
+        self._add(step)
+
+    def _add(self, step: Step) -> None:
+        if step.kind == "reached":
+            self.rungs.add((step.cell, step.rung))
+            return
+        self.drawn += step.kind == "suggested"
+        self.kinds.setdefault(step.cell, []).append(step.kind)
+
+    def _wrong(self, step: Step, mine: Sequence[str]) -> str:
+        wrong = ""
+        if step.kind == "suggested" and (step.number, step.cell) != (self.drawn, f"{PREFIX}{self.drawn}"):
+            wrong = f"{step.cell} is drawn, and {PREFIX}{self.drawn} is next"
+        elif step.kind != "suggested" and "suggested" not in mine:
+            wrong = f"{step.cell} is {step.kind}, and was never drawn"
+        elif step.kind == "reached" and (
+            step.rung is None or step.value is None or (step.cell, step.rung) in self.rungs
+        ):
+            wrong = f"{step.cell} reaches {step.rung} twice, or with no number"
+        elif step.kind in ("pruned", "scored") and mine[-1] in ("pruned", "scored"):
+            wrong = f"{step.cell} is {step.kind}, and ended before"
+        elif step.kind == "pruned" and ("kept" in mine or not step.rule or step.rung is None):
+            wrong = f"{step.cell} is pruned, which a person took back, or which names no rule"
+        elif step.kind == "kept" and mine[-1] not in ("pruned", "kept"):
+            wrong = f"{step.cell} is brought back, and was not stopped"
+        return wrong

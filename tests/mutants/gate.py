@@ -180,10 +180,17 @@ GATE = (
     _mutant(
         "gate: the word of a box settles a cell that it calls pruned",
         "sweepstack/teardown/receipt_check.py",
-        "undecided = prune_problems(store, journal, launch)",
+        "undecided = prune_problems(store, journal, launch, waived)",
         "undecided: list[str] = []",
         PRUNED + "test_the_word_of_a_box_alone_settles_nothing",
         PRUNED + "test_a_log_that_does_not_read_settles_nothing",
+    ),
+    _mutant(
+        "gate: a waiver of a cell that was pruned does not count, once the log is lost",
+        "sweepstack/teardown/receipt_check.py",
+        "why.startswith(PRUNED) and name not in waived}",
+        "why.startswith(PRUNED)}",
+        PRUNED + "test_a_persons_waiver_lets_a_box_go_whose_log_is_lost",
     ),
     _mutant(
         "search: a decision of another cell counts",
