@@ -67,9 +67,11 @@ def sources(*folders: str) -> list[Path]:
 
 
 def files(*folders: str) -> list[tuple[str, Path, int]]:
-    """A package of these folders that another machine imports from: (path there, source, mode)."""
-    modules = [ONBOX.parent / "__init__.py", ONBOX / "__init__.py", *sources(*folders)]
-    return [(_there(source).as_posix(), source, 0o644) for source in modules]
+    """A package of these folders that another machine imports from: (path there, source, mode). The outermost package
+    is an empty one there: its names are for who reads a sweep here."""
+    own = ONBOX / "__init__.py"
+    modules = [(_there(source), source) for source in (own, *sources(*folders))]
+    return [(there.as_posix(), source, 0o644) for there, source in ((Path("sweepstack/__init__.py"), own), *modules)]
 
 
 def agent(settings: Mapping[str, Any]) -> bytes:
