@@ -179,7 +179,7 @@ def test_the_commands_that_need_nothing_else_answer(golden: Path) -> None:
 
 def test_its_stack_file_names_the_same_cells(golden: Path) -> None:
     """Other names or digests of cells would run a finished sweep again."""
-    written, _ = file_roster(StackFile(golden / "stack.yaml", "stack.yaml"))
+    written, _ = file_roster(StackFile(golden / "stack.yaml", "stack.yaml"), golden)
     store = evidence(golden)
     receipt = store.receipt(store.latest_receipt() or "")
     assert written is not None

@@ -286,6 +286,7 @@ def end_all(cluster: Cluster, native_id: str, seconds: float, keep: Keep | None 
     while True:
         seen = standing.look(cluster, native_id)
         left = [*_suspended(cluster, seen), *_told_to_end(cluster, seen)]
+        left.sort(key=lambda word: "does not answer" not in word)  # what a person has to act on is named first
         if left:
             none_since = 0.0
         elif none_since and time.monotonic() - none_since >= SURE_SECONDS:
