@@ -30,6 +30,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
+from sweepstack.onbox.common.canonical import canonical_json, write_atomically
 from sweepstack.onbox.common.errors import Unreachable
 
 BEAT, TOLD, END = b".", b"t", b"e"
@@ -77,14 +78,8 @@ class Wire:
 
 
 def write_private(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file that its user alone can read, by a rename. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_suffix(".tmp")
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
-        json.dump(value, handle)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(staged, path)
+    """Writes a JSON file that its user alone can read. Raises OSError."""
+    write_atomically(path, canonical_json(value), mode=0o600)
 
 
 def entered(there: Mapping[str, Any], verb: str, holder: str, argv: Sequence[str] = ()) -> Wire:
