@@ -40,9 +40,9 @@ from sweepstack.onbox.visit.shell import interrupts_for_command
 
 PYTHON = "python3"
 END_SECONDS = 150.0
+"""For so long an end of workers is waited for; then the caller asks again."""
 ENDS_SECONDS = 60.0
 """For a look at the journal's ends of workers."""
-"""For so long an end of workers is waited for; then the caller asks again."""
 LOOK_SECONDS = 10.0
 """So often it is asked, while a reader is used, whether a worker runs now."""
 MOST_CONNECTIONS = 16
