@@ -15,7 +15,7 @@ from sweepstack.config.secrets import RawMistakes
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.extensions.kubernetes import pod_fields
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address
-from sweepstack.extensions.kubernetes.several import SHARED
+from sweepstack.extensions.kubernetes.objects import SHARED
 from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.profiles.model import Profile
 from sweepstack.profiles.spot import asked_resources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sweepstack.extensions.kubernetes import gate, objects, several, states, workers
+from sweepstack.extensions.kubernetes import gate, objects, states, storage, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import READY, TAG
 from sweepstack.onbox.common.errors import (
@@ -72,10 +72,10 @@ def made_ready(cluster: Cluster, found: BoxRecord, wait: Wait, reach: Callable[[
 
 
 def _made(cluster: Cluster, request: BoxRequest, name: str) -> Object:
-    storage = str(request.resources.get(STORAGE) or "")
-    if lacks := several.refusals(cluster, 2 if request.resources.get(several.SHARED) else 1, storage):
+    asked = str(request.resources.get(STORAGE) or "")
+    if lacks := storage.refusals(cluster, 2 if request.resources.get(objects.SHARED) else 1, asked):
         raise RequestRefused(f"nothing was made: {lacks[0]}")
-    body = objects.claim(request, storage)
+    body = objects.claim(request, asked)
     request.asked(True)
     try:
         return cluster.create("pvc", body)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sweepstack.extensions.kubernetes import several
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Object, marks_of
 from sweepstack.onbox.common.units import parse_size
 from sweepstack.onbox.host.platform import BoxRequest
@@ -28,6 +27,8 @@ READY, POWER, ENDING, PODS = "ready-at", "power", "ending-at", "pods"
 """Annotations: when the box was first reached; `stopped`, `stopping`; when a destroy began; what its pods are like."""
 DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
+SHARED, MANY = "shared", "ReadWriteMany"
+"""Of `BoxRequest.resources`: true where pods on several nodes have to mount the claim; and that claim's access mode."""
 
 
 def name_of(tag: str) -> str:
@@ -48,7 +49,7 @@ def claim(request: BoxRequest, storage_class: str) -> Object:
         PODS: spelled(request.pods),
     }
     spec: Object = {
-        "accessModes": several.access_modes(request.resources),
+        "accessModes": [MANY if request.resources.get(SHARED) else "ReadWriteOnce"],
         "resources": {"requests": {"storage": str(bytes_)}},
     }
     if storage_class:

@@ -115,9 +115,9 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         return workers.refusals(self.cluster, scheduler)
 
     def ahead(self, resources: Mapping[str, Any]) -> list[str]:
-        from sweepstack.extensions.kubernetes import workers_asked
+        from sweepstack.extensions.kubernetes import storage
 
-        return workers_asked.storage(self.cluster, str(resources.get(create.STORAGE) or ""))
+        return storage.words(self.cluster, str(resources.get(create.STORAGE) or ""))
 
     def manifests(self, native_id: str, account: str) -> tuple[list[dict[str, Any]], list[str]]:
         from sweepstack.extensions.kubernetes import manifests

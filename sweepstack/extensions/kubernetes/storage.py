@@ -1,16 +1,14 @@
-"""Workers of several pods, one for each node of a cell: the storage that all of them mount."""
+"""The storage of a box before it is made: what becomes of its bytes, and which pods can mount it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
+from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
-from sweepstack.onbox.common.errors import PlatformError, RequestRefused
+from sweepstack.extensions.kubernetes.objects import MANY
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 
-SHARED = "shared"
-"""Of `BoxRequest.resources`: true where pods on several nodes have to mount the claim."""
-MANY = "ReadWriteMany"
 ONE_NODE = frozenset(
     [
         *("ebs.csi.aws.com", "kubernetes.io/aws-ebs", "pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
@@ -25,11 +23,29 @@ DO = (
     "Files), or leave job.nodes out"
 )
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
+MOST_NAMED = 6
 
 
-def access_modes(resources: Mapping[str, Any]) -> list[str]:
-    """Of the claim of a box that is asked for so."""
-    return [MANY if resources.get(SHARED) else "ReadWriteOnce"]
+def words(cluster: Cluster, name: str) -> list[str]:
+    """What becomes of a new box's bytes, as its storage class says: `name`, or the default one. Raises Unreachable."""
+    try:
+        there = cluster.list("storageclass")
+    except NotAuthorized:
+        return ["whether its bytes stay after the claim's end is not known: you may not list storage classes"]
+    if (found := meant(there, name)) is not None:
+        return [pods.class_words(found)]
+    lacks = f"no storage class {name}" if name else "no default storage class"
+    names = sorted(str(one["metadata"]["name"]) for one in there)
+    has = f"it has {', '.join(names[:MOST_NAMED])}" if names else "it has none"
+    return [f"overrides.kubernetes.storage_class: {cluster} has {lacks}; {has}"]
+
+
+def meant(there: Sequence[Object], name: str) -> Object | None:
+    """The class of this name; for "" the default one, of several the newest, as the cluster chooses it."""
+    if name:
+        return next((one for one in there if one["metadata"]["name"] == name), None)
+    default = [one for one in there if (one["metadata"].get("annotations") or {}).get(DEFAULT) == "true"]
+    return max(default, key=lambda one: str(one["metadata"].get("creationTimestamp")), default=None)
 
 
 def must_be_shared(claim: Object, nodes: int) -> None:
@@ -52,15 +68,10 @@ def refusals(cluster: Cluster, nodes: int, storage_class: str | None = None) -> 
         if storage_class is None:
             there = [] if any(MANY in (pv["spec"].get("accessModes") or ()) for pv in cluster.list("pv")) else there
         else:
-            there = [one for one in there if _is_meant(one, storage_class)]
+            there = [found] if (found := meant(there, storage_class)) is not None else []
     except PlatformError:
         return []
     if not there or any(str(one.get("provisioner")) not in ONE_NODE for one in there):
         return []
     named = ", ".join(f"{one['metadata']['name']} ({one['provisioner']})" for one in there)
     return [f"job.nodes is {nodes}, and the storage {named} gives volumes that one node mounts: {DO}"]
-
-
-def _is_meant(one: Object, name: str) -> bool:
-    marks = one["metadata"].get("annotations") or {}
-    return one["metadata"]["name"] == name if name else marks.get(DEFAULT) == "true"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.extensions.kubernetes import jobs, objects, pods, several, standing, workers_asked
+from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, storage, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER, ROOT
 from sweepstack.extensions.kubernetes.onbox import ends
@@ -89,9 +89,9 @@ def top_up(
     again, it looks first."""
     cluster.require(account)
     claim = _open_claim(cluster, native_id, pvc)
-    many_nodes = "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
+    many_nodes = objects.MANY in (claim["spec"].get("accessModes") or ())
     asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
-    several.must_be_shared(claim, asked.pod.nodes)
+    storage.must_be_shared(claim, asked.pod.nodes)
     if asked.pods and asked.pods != objects.pods_of(claim):
         cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
     command = [python, "-E", "-s", pilot, f"{ROOT}/{box_layout.HOME}", runner]
@@ -285,8 +285,8 @@ def end_all(cluster: Cluster, native_id: str, seconds: float, keep: Keep | None 
     until, none_since = time.monotonic() + seconds, 0.0
     while True:
         seen = standing.look(cluster, native_id)
-        left = [*_suspended(cluster, seen), *_told_to_end(cluster, seen)]
-        left.sort(key=lambda word: "does not answer" not in word)  # what a person has to act on is named first
+        suspended = _suspended(cluster, seen)
+        left = [*_told_to_end(cluster, seen), *suspended]
         if left:
             none_since = 0.0
         elif none_since and time.monotonic() - none_since >= SURE_SECONDS:
@@ -329,10 +329,14 @@ def _stands(job: Object) -> bool:
 
 
 def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
-    """Sees to it that each pod is told to end. Returns those whose end is not proved, in words."""
+    """Sees to it that each pod is told to end. Returns those whose end is not proved, in words: first those whose node
+    does not answer, about which a person has to do something."""
     for uid, pod in seen.at_work.items():
         cluster.delete("pod", str(pod["metadata"]["name"]), uid=uid)
-    return [f"{seen.why[uid_of(pod)]}{_way_on(seen, pod)}" for pod in seen.may_run]
+    return [
+        f"{seen.why[uid_of(pod)]}{_way_on(seen, pod)}"
+        for pod in (*seen.lost.values(), *seen.at_work.values(), *seen.leaving.values())
+    ]
 
 
 def _way_on(seen: Standing, pod: Object) -> str:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sweepstack.extensions.kubernetes import jobs, pod_template, pods, several
+from sweepstack.extensions.kubernetes import jobs, pod_template, pods, storage
 from sweepstack.extensions.kubernetes.api import Cluster, NoNamespace, Object
 from sweepstack.extensions.kubernetes.onbox.ends import bytes_of, is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
@@ -28,7 +28,6 @@ NEEDED: tuple[tuple[str, str, str], ...] = (
 """Verb, kind and subresource that a person needs here."""
 NAMES = {"pvc": "persistentvolumeclaims", "job": "jobs", "pod": "pods", "event": "events", "namespace": "namespaces"}
 PREVIEW = "sweepstack-preview"
-DEFAULT = "storageclass.kubernetes.io/is-default-class"
 MOST_NAMED = 6
 
 
@@ -105,7 +104,7 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
     except NoNamespace as error:
         return [str(error)]
     nodes = nodes_of(cluster)
-    found = [*several.refusals(cluster, asked.pod.nodes), *_names(cluster, asked.pods)]
+    found = [*storage.refusals(cluster, asked.pod.nodes), *_names(cluster, asked.pods)]
     if nodes is not None and "nodeSelector" not in str(asked.pods.get("pod") or ""):
         found += _fits(asked, nodes)
     if found:
@@ -119,21 +118,6 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
         except RequestRefused as error:
             found.append(pods.refused(str(error)))
     return found[:1]
-
-
-def storage(cluster: Cluster, name: str) -> list[str]:
-    """What becomes of a new box's bytes, as its storage class says: `name`, or the default one. Raises Unreachable."""
-    try:
-        there = {str(one["metadata"]["name"]): one for one in cluster.list("storageclass")}
-    except NotAuthorized:
-        return ["whether its bytes stay after the claim's end is not known: you may not list storage classes"]
-    default = [one for one in there.values() if (one["metadata"].get("annotations") or {}).get(DEFAULT) == "true"]
-    newest = max(default, key=lambda one: str(one["metadata"].get("creationTimestamp")), default=None)
-    if (found := there.get(name) if name else newest) is not None:
-        return [pods.class_words(found)]
-    lacks = f"no storage class {name}" if name else "no default storage class"
-    has = f"it has {', '.join(sorted(there)[:MOST_NAMED])}" if there else "it has none"
-    return [f"overrides.kubernetes.storage_class: {cluster} has {lacks}; {has}"]
 
 
 def _rights(cluster: Cluster) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.resources.base import Gone
-from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep
+from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep, settle
 from tests.simulators.kubernetes import KubernetesCluster
 from tests.simulators.kubernetes.admin import Refused
 from tests.simulators.kubernetes.fixture import shared_cluster
@@ -43,10 +42,7 @@ def make_sweep(
     cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., KubeSweep]]:
     """Makes the test's sweep, with what its workers ask for."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    settle(monkeypatch, tmp_path, cluster)
     made: list[KubeSweep] = []
 
     def make(**how: Any) -> KubeSweep:

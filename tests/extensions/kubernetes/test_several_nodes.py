@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweepstack.core.resources import BoxInputs, BoxState
-from sweepstack.extensions.kubernetes import several
-from tests.extensions.kubernetes.world import CONTROL, KubeSweep
+from sweepstack.extensions.kubernetes import objects
+from tests.extensions.kubernetes.world import CONTROL, KubeSweep, settle
 from tests.simulators.kubernetes import STORAGE_CLASS, KubernetesCluster
 from tests.simulators.kubernetes.fixture import shared_cluster
 from tests.unit.provider.support import QUEUE
@@ -75,7 +74,7 @@ class Pair(KubeSweep):
             (code / "torch-2.0.dist-info/METADATA").write_text(about)
 
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
-        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS, several.SHARED: True}
+        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS, objects.SHARED: True}
         return super().box_inputs(name, **({"resources": resources} | changes))
 
     def both_run(self, cell: str) -> bool:
@@ -100,10 +99,7 @@ def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def make(cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pair]]:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    settle(monkeypatch, tmp_path, cluster)
     made: list[Pair] = []
 
     def one(**how: Any) -> Pair:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.extensions.kubernetes import jobs, pod_template, several, standing, workers, workers_asked
+from sweepstack.extensions.kubernetes import jobs, pod_template, standing, storage, workers, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Exists
 from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS
 from sweepstack.extensions.kubernetes.pod_template import READER, SEEN, WORKER, PodRequest
@@ -254,11 +254,11 @@ def test_no_worker_begins_on_a_box_that_ends_or_is_stopped(store: Store, mark: s
 
 def test_a_preview_says_which_storage_class_a_box_gets_or_that_there_is_none(store: Store) -> None:
     def said(name: str = "") -> str:
-        (found,) = workers_asked.storage(store, name)  # type: ignore[arg-type]
+        (found,) = storage.words(store, name)  # type: ignore[arg-type]
         return found
 
     assert "no default storage class; it has none" in said()
-    marks = {workers_asked.DEFAULT: "true"}
+    marks = {storage.DEFAULT: "true"}
     store.objects["storageclass"] = {
         name: {"metadata": {"name": name, "annotations": own}, "reclaimPolicy": policy}
         for name, own, policy in (("slow", marks, "Delete"), ("kept", {}, "Retain"))
@@ -536,7 +536,7 @@ def test_a_claim_of_one_node_takes_no_worker_of_several_pods(store: Store) -> No
 
 
 def test_storage_that_one_node_mounts_is_refused_for_several(store: Store) -> None:
-    disks = {"metadata": {"name": "gp3", "annotations": {several.DEFAULT: "true"}}, "provisioner": "ebs.csi.aws.com"}
+    disks = {"metadata": {"name": "gp3", "annotations": {storage.DEFAULT: "true"}}, "provisioner": "ebs.csi.aws.com"}
     store.objects |= {"storageclass": {"gp3": disks}, "pv": {}}
     node_a = store.objects["node"]["node-a"]
     node_a["status"]["allocatable"] = {"cpu": "4", "memory": "8Gi"}
@@ -545,5 +545,5 @@ def test_storage_that_one_node_mounts_is_refused_for_several(store: Store) -> No
     assert not workers_asked.refusals(store, SCHEDULER)  # type: ignore[arg-type]
     store.objects["storageclass"]["nfs"] = {"metadata": {"name": "nfs"}, "provisioner": "nfs.csi.k8s.io"}
     assert not workers_asked.refusals(store, {**SCHEDULER, "nodes": 2})  # type: ignore[arg-type]
-    assert several.refusals(store, 2, ""), "the default one is meant"  # type: ignore[arg-type]
-    assert not several.refusals(store, 2, "nfs")  # type: ignore[arg-type]
+    assert storage.refusals(store, 2, ""), "the default one is meant"  # type: ignore[arg-type]
+    assert not storage.refusals(store, 2, "nfs")  # type: ignore[arg-type]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs
 from sweepstack.extensions.kubernetes.api import claim_name
@@ -39,6 +41,14 @@ printf '{{"word": "%s"}}' "$word" > "$out/result.json"
 cell. Its volume is one file system of this machine's kernel, whichever node a pod is on."""
 MOST_COMMANDS = 3
 """From a fault to nothing."""
+
+
+def settle(there: pytest.MonkeyPatch, folder: Path, cluster: KubernetesCluster) -> None:
+    """For a test in this process: its folder for all that is kept, and the cluster."""
+    there.setattr(os, "fsync", lambda _: None)
+    there.setenv("XDG_DATA_HOME", str(folder / "data"))
+    there.setenv("PULUMI_BACKEND_URL", f"file://{folder}/state")
+    there.setenv("KUBECONFIG", str(cluster.kubeconfig))
 
 
 class KubeSweep(SharedQueueSweep):
