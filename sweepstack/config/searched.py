@@ -21,7 +21,6 @@ from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.extras import lacks
 from sweepstack.core.search_log import PREFIX, SearchLog
 from sweepstack.core.suggest import did_you_mean
-from sweepstack.evidence.search_log import log_at
 from sweepstack.onbox.common.errors import ConfigError, SweepstackError
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
@@ -57,6 +56,8 @@ def log_of(values: dict[str, Any], project_root: Path, stack: str) -> SearchLog:
     uri = evidence_uri(project_root, pull_to) if isinstance(pull_to, str) else None
     if uri is None:
         return SearchLog()
+    from sweepstack.evidence.search_log import log_at  # few stacks have a search, and each command reads a stack file
+
     try:
         return log_at(uri, partial(project_name, project_root), stack.rsplit("/", 1)[-1])
     except (SweepstackError, OSError) as error:

@@ -81,10 +81,9 @@ def _value(axis: SearchAxis, place: float) -> Param:
     least, most = axis.ends
     if axis.choice is not None:
         return _param(axis.choice[min(int(place * len(axis.choice)), len(axis.choice) - 1)])
-    if axis.kind in ("int", "uniform") and (axis.kind == "int" or axis.step is not None):
-        step = axis.step or 1
-        steps = math.floor((most - least) / step + 1e-9) + 1
-        return number_of(axis, least + step * min(int(place * steps), steps - 1))
+    if axis.kind == "int" or axis.step is not None:
+        step, last = axis.step or 1, _steps(axis)
+        return number_of(axis, least + step * min(int(place * (last + 1)), last))
     if axis.kind == "log_int":
         low, high = math.log(least - 0.5), math.log(most + 0.5)
         return number_of(axis, round(math.exp(low + (high - low) * place)))
@@ -160,11 +159,16 @@ def _distribution(axis: SearchAxis) -> Any:
     return FloatDistribution(least, most, log=axis.kind == "log_uniform", step=axis.step)
 
 
+def _steps(axis: SearchAxis) -> int:
+    """How many steps there are from its least to the last that is drawn; of 1, where it names none."""
+    least, most = axis.ends
+    return math.floor((most - least) / (axis.step or 1) + 1e-9)
+
+
 def _last(axis: SearchAxis) -> float:
     """The most that is drawn: with a step, the last of them."""
     least, most = axis.ends
-    steps = math.floor((most - least) / axis.step + 1e-9) if axis.step is not None else 0
-    return most if axis.step is None else float(f"{least + steps * axis.step:.12g}")
+    return most if axis.step is None else float(f"{least + _steps(axis) * axis.step:.12g}")
 
 
 def _holds(axis: SearchAxis, value: Any) -> bool:

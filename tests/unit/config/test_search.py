@@ -134,5 +134,5 @@ def test_the_review_says_the_most_that_it_can_cost(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_search_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweepstack.config.searched.log_at", lambda *_: pytest.fail("the evidence was read"))
+    monkeypatch.setattr("sweepstack.evidence.search_log.log_at", lambda *_: pytest.fail("the evidence was read"))
     load(tmp_path, GOOD)
