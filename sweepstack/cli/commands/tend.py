@@ -160,9 +160,8 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
             move_cells_to_idle(
                 target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
             )
-        if not memory.stop.is_set() and not (
-            round_.moved or round_.searched
-        ):  # no stop for a box that has just been given cells
+        given = round_.moved or round_.searched  # a box that has just been given cells is not stopped
+        if not memory.stop.is_set() and not given:
             stop_finished_boxes(store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sweepstack.config.search import search_words
 from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import IdentityInputs, IdentityState
@@ -62,6 +61,8 @@ class IdentityHandler(Handler[IdentityInputs, IdentityState]):
         if new.budget is not None and new.outlook is not None:
             before_renting.say_budget(op, Evidence(evidence_of(op, new.pull_to)), new.budget, new.outlook)
         if new.search is not None:
+            from sweepstack.config.search import search_words  # with the shapes of a stack file, for few sweeps
+
             op.info(search_words(new.search, new.budget))
         if old is None or new.leaving is None:
             return Checked(new)

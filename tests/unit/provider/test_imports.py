@@ -129,3 +129,13 @@ def test_a_process_that_is_asked_about_its_configuration_alone_imports_nothing_o
             )
         )
     }
+
+
+def test_the_plugin_reads_no_stack_file_until_it_is_asked_to() -> None:
+    """The shapes of one, and the YAML reader, are a quarter of what the requests of a preview import."""
+    code = "import sys, sweepstack.provider.late_imports; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "sweepstack.provider.resources.box" in (there := set(found.stdout.split()))
+    assert not there & {"sweepstack.config.file", "sweepstack.config.types", "sweepstack.config.model"}
