@@ -342,13 +342,13 @@ def put(text: str, root: yaml.Node | None, path: Sequence[str], value: Any, head
     found = _entry(mapping, name)
     if found is None:
         block = bool(header) and not mapping.flow_style
-        return _appended(text, mapping, [header, *_block(name, value)] if block else [_flow({name: value})[1:-1]])
+        return _appended(text, mapping, [header, *_block(name, value)] if block else [flow({name: value})[1:-1]])
     node = found[1]
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and not _is_alias(text, node):
         raise ConfigError(f"{name} holds keys or a list there, a line each")
     start, end = node.start_mark.index, len(text[: node.end_mark.index].rstrip())
     glued = start > 0 and text[start - 1] == ":"
-    return text[:start] + (" " if glued else "") + _flow(value) + text[max(start, end) :]
+    return text[:start] + (" " if glued else "") + flow(value) + text[max(start, end) :]
 
 
 def take_out(text: str, root: yaml.Node | None, path: Sequence[str], header: str = "") -> str:
@@ -472,25 +472,25 @@ def _line_end(text: str, at: int) -> int:
 
 def _block(name: str, value: Any) -> list[str]:
     """The lines of a key and its value: one line for each key of the value, and for each row below such a key."""
-    lines = [f"{_flow(name)}:"]
+    lines = [f"{flow(name)}:"]
     for key, inner in value.items():
         if isinstance(inner, dict) and inner:
-            rows = [f"    {_flow({row: inner[row]})[1:-1]}" for row in inner]
+            rows = [f"    {flow({row: inner[row]})[1:-1]}" for row in inner]
         elif isinstance(inner, list) and inner:
-            rows = [f"    - {_flow(row)}" for row in inner]
+            rows = [f"    - {flow(row)}" for row in inner]
         else:
-            lines.append(f"  {_flow({key: inner})[1:-1]}")
+            lines.append(f"  {flow({key: inner})[1:-1]}")
             continue
-        lines += [f"  {_flow(key)}:", *rows]
+        lines += [f"  {flow(key)}:", *rows]
     return lines
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """A value as YAML on one line; text is quoted if a reader could take it for something else."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
+        return "{" + ", ".join(f"{flow(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(inner) for inner in value) + "]"
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
@@ -507,7 +507,7 @@ def in_program(path: Sequence[str], value: Any) -> str:
         return f"Take {'.'.join((camel(path[0]), *path[1:]))} out of the program"
     for name in reversed((camel(path[0]), *path[1:])):
         value = {name: value}
-    return f"Write into the program, and bring it up: {_flow(value)[1:-1]}"
+    return f"Write into the program, and bring it up: {flow(value)[1:-1]}"
 
 
 def by_hand(path: Sequence[str], value: Any) -> str:
@@ -516,4 +516,4 @@ def by_hand(path: Sequence[str], value: Any) -> str:
         return f"Take {path[-1]} out by hand"
     for name in reversed(path):
         value = {name: value}
-    return f"Write it by hand: {_flow(value)[1:-1]}"
+    return f"Write it by hand: {flow(value)[1:-1]}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweepstack.config.edit.stack_file import flow
 from sweepstack.extensions.importers.found import Found, Lost, searches
 from sweepstack.extensions.importers.trial import Seen
 
 WIDTH = 110
-_BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*")
-_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity")
 
 
 def settle(found: Found) -> None:
@@ -53,7 +51,12 @@ def stack_text(
     for title, texts in (("edit", edit), ("not carried", found.lost), ("note", found.notes)):
         lines += [f"# {title}: {line}" for text in texts for line in [str(text).replace("\n", " ")]]
     job = dict(found.job)
-    lines += ["config:", "  sweepstack:sweep:", "    job:", f"      workdir: {scalar(job.pop('workdir', '.'))}"]
+    lines += [
+        "config:",
+        "  sweepstack:sweep:",
+        "    job:",
+        f"      workdir: {flow(job.pop('workdir')) if 'workdir' in job else '.'}",
+    ]
     lines += _text_lines("      run", found.run)
     if "setup" in job:
         lines += _text_lines("      setup", job.pop("setup"))
@@ -74,7 +77,7 @@ def stack_text(
         lines += ["    search:", "      axes:"]
         lines += [f"        {key}: {flow(axis)}" for key, axis in found.search["axes"].items()]
         lines += [f"      {key}: {flow(value)}" for key, value in found.search.items() if key != "axes"]
-    lines += ["    artifacts:", *(f"      {scalar(path)}: {flow(spec)}" for path, spec in artifacts.items())]
+    lines += ["    artifacts:", *(f"      {flow(path)}: {flow(spec)}" for path, spec in artifacts.items())]
     if metrics:
         lines.append(f"    metrics: {flow(metrics)}")
     if found.max_price is not None:
@@ -82,29 +85,6 @@ def stack_text(
     box = {"want": "running"} | ({"workers": found.workers} if found.workers else {})
     lines += ["    candidates: [local]", f"    boxes: {{box-0: {flow(box)}}}", f"    pull_to: ~/sweeps/{name}", ""]
     return "\n".join(lines)
-
-
-def flow(value: Any) -> str:
-    """A value in YAML's flow style."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(key)}: {flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(one) for one in value) + "]"
-    return scalar(value)
-
-
-def scalar(value: Any) -> str:
-    """A scalar as our reader of YAML, and the engine's, take it for what it is."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    text = str(value)
-    if _BARE.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    if re.fullmatch(r"[~./A-Za-z][\w./-]*", text, re.ASCII) and text.lower() not in _WORDS and text not in (".", "~"):
-        return text
-    return "." if text == "." else json.dumps(text, ensure_ascii=False)
 
 
 def _text_lines(key: str, text: str) -> list[str]:

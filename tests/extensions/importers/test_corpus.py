@@ -241,6 +241,13 @@ def test_the_cells_of_the_other_kinds(name: str, root: Path) -> None:
     assert started(root, "it") == expected
 
 
+def test_a_text_that_yaml_could_take_for_a_number_stays_text(root: Path) -> None:
+    (root / "cells.csv").write_text("lr,tag\n1,.inf\n2,.5\n")
+    assert init.command("it", sources=["cells.csv"]) == 0
+    cells = expand(StackConfig.load(root, "it").cells).cells
+    assert [cell.params["tag"] for cell in cells] == [".inf", ".5"]
+
+
 def test_what_a_task_asks_of_a_machine(root: Path) -> None:
     sky = imported(root, "k1-sky.yaml", "sky")
     assert 'resources: {gpu: {name: A100, count: 8}, spot: true, disk: "256GB+"}' in sky
