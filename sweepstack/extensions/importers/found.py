@@ -133,7 +133,7 @@ def product(axes: Mapping[str, Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
     for values in axes.values():
         count *= len(values)
     if count > MOST_ROWS:
-        raise No(f"{count:,} combinations, and a roster has {MOST_ROWS:,} cells at most. Nothing was written")
+        raise No(f"{count:,} combinations, and a roster has {MOST_ROWS:,} cells at most")
     return itertools.product(*axes.values())
 
 

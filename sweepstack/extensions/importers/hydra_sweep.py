@@ -63,6 +63,7 @@ def of_line(text: str, shown: str, line: int, root: Path) -> Found:
                 said.append(quoted(next(rest, "")))
     found.program = words[program] if words[program].endswith(".py") else ""
     found.run = " ".join([*said, *filter(None, overrides), "hydra.run.dir={out}"])
+    _settle_search(found)
     return found
 
 
@@ -86,6 +87,7 @@ def of_config(document: Document, root: Path) -> Found:
     _launcher(found, document, hydra.get("launcher") or {})
     found.run = " ".join(["python train.py", *filter(None, overrides), "hydra.run.dir={out}"])
     found.note("a config names no script: the first word of `run` is a guess")
+    _settle_search(found)
     return found
 
 
@@ -318,7 +320,7 @@ def _resource(found: Found, key: str, value: Any, line: int) -> None:
         found.lose(line, f"hydra.launcher.{key}")
 
 
-def settle_search(found: Found) -> None:
+def _settle_search(found: Found) -> None:
     """Where a sampler draws, values of the grid are choices of it; a sampler without a range needs none."""
     if not found.search:
         return

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from sweepstack.config.file import Document, parse_document
+from sweepstack.core.suggest import closest
 from sweepstack.extensions.importers import (
     hydra_sweep,
     optuna_study,
@@ -20,7 +21,7 @@ from sweepstack.extensions.importers import (
     wandb_sweep,
 )
 from sweepstack.extensions.importers.found import Found
-from sweepstack.onbox.common.errors import ConfigError, No
+from sweepstack.onbox.common.errors import No
 
 MOST_BYTES = 4 << 20
 KNOWN = (
@@ -32,29 +33,35 @@ KNOWN = (
 def read(source: str, root: Path) -> Found | None:
     """The sweep in a file, or in a command line; None for a script of Python that is none of the known kinds.
 
-    `root`: the folder that relative paths, also those in the file, are of. Raises No for what is no sweep.
+    `root`: the folder that relative paths, also those in the file, are of. Raises No for what is no sweep, ConfigError
+    for YAML that is broken.
     """
+    try:
+        found = _found(source, root)
+        if found is not None:
+            found.settle()
+        return found
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # another one's file
+        raise No(f"{source}: does not read as what it seems to be: {error}") from error
+
+
+def _found(source: str, root: Path) -> Found | None:
     path = root / source
     if not path.is_file():
         if " " in source.strip() and hydra_sweep.is_line(_words(source)):
-            return _settled(hydra_sweep.of_line(source, "the line", 0, root))
-        raise No(f"{source}: no such file. --from takes a {KNOWN}")
+            return hydra_sweep.of_line(source, "the line", 0, root)
+        near = closest(path.name, (one.name for one in path.parent.iterdir())) if path.parent.is_dir() else None
+        what = "a folder" if path.is_dir() else f"no such file{f'; {near} is there' if near else ''}"
+        raise No(f"{source}: {what}. --from takes a {KNOWN}")
     if optuna_study.fits(path):
-        return _settled(optuna_study.read(path, source))
+        return optuna_study.read(path, source)
     text = _text(path, source)
-    found = _yaml(text, source, root) if path.suffix in (".yaml", ".yml") else _other(text, source, path, root)
-    return None if found is None else _settled(found)
-
-
-def _settled(found: Found) -> Found:
-    hydra_sweep.settle_search(found) if found.kind.startswith("Hydra") else None
-    found.settle()
-    return found
+    return _yaml(text, source, root) if path.suffix in (".yaml", ".yml") else _other(text, source, path, root)
 
 
 def _text(path: Path, source: str) -> str:
     if path.stat().st_size > MOST_BYTES:
-        raise No(f"{source}: more than {MOST_BYTES >> 20} MiB; a definition of a sweep is smaller. Nothing was written")
+        raise No(f"{source}: more than {MOST_BYTES >> 20} MiB; a definition of a sweep is smaller")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -62,10 +69,7 @@ def _text(path: Path, source: str) -> str:
 
 
 def _yaml(text: str, source: str, root: Path) -> Found:
-    try:
-        document = parse_document(text, source)
-    except ConfigError as error:
-        raise No(f"{error}. Nothing was written") from error
+    document = parse_document(text, source)
     found = _of(document, root)
     for flaw in document.flaws:
         found.lose(flaw.line, flaw.text)
@@ -90,7 +94,7 @@ def _other(text: str, source: str, path: Path, root: Path) -> Found | None:
         try:
             tree = ast.parse(text)
         except SyntaxError as error:
-            raise No(f"{source}:{error.lineno}: {error.msg}. Nothing was written") from error
+            raise No(f"{source}:{error.lineno}: {error.msg}") from error
         if ray_space.fits(tree):
             return ray_space.read(tree, source)
         return submitit_jobs.read(tree, source) if submitit_jobs.fits(tree) else None

@@ -30,13 +30,13 @@ def read(path: Path, shown: str) -> Found:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
             return _read(base, found)
     except sqlite3.Error as error:
-        raise No(f"{shown}: no study of Optuna: {error}. Nothing was written") from error
+        raise No(f"{shown}: no study of Optuna: {error}") from error
 
 
 def _read(base: sqlite3.Connection, found: Found) -> Found:
     studies = base.execute("SELECT study_id, study_name FROM studies ORDER BY study_id").fetchall()
     if not studies:
-        raise No(f"{found.file}: holds no study. Nothing was written")
+        raise No(f"{found.file}: holds no study")
     study, name = studies[-1]
     if len(studies) > 1:
         found.lose(0, f"studies {', '.join(repr(other) for _, other in studies[:-1])}: the last, {name!r}, is read")
@@ -68,7 +68,7 @@ def _read(base: sqlite3.Connection, found: Found) -> Found:
         found.rows.append({"name": f"trial-{number}"} | row)
         stopped.setdefault(str(state), []).append(number)
     if not found.rows:
-        raise No(f"{found.file}: study {name!r} has no trial with parameters. Nothing was written")
+        raise No(f"{found.file}: study {name!r} has no trial with parameters")
     for state in ("PRUNED", "FAIL"):
         if state in stopped:
             found.note(f"trials that were {state} run to their end here: {', '.join(map(str, stopped[state]))}")

@@ -50,7 +50,7 @@ def read(tree: ast.Module, shown: str) -> Found:
     known = _assigned(tree)
     space = _space(tree, known)
     if space is None:
-        raise No(f"{shown}: no param_space with a dict of this file. Nothing was written")
+        raise No(f"{shown}: no param_space with a dict of this file")
     samples, metric, mode = 1, "", "min"
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         for keyword in call.keywords:

@@ -158,9 +158,9 @@ def takes(source: str, here: Path) -> Takes:
     try:
         tree = ast.parse((here / source).read_text(encoding="utf-8-sig"))
     except SyntaxError as error:
-        raise No(f"{source}:{error.lineno}: {error.msg}. Nothing was written") from error
+        raise No(f"{source}:{error.lineno}: {error.msg}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise No(f"{source}: {error}. Nothing was written") from error
+        raise No(f"{source}: {error}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {_name(call.func).rpartition(".")[2] for call in calls}
     decorators = [one for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for one in node.decorator_list]

@@ -125,7 +125,7 @@ class Reader:
         for names, values in self._turns(line, head, done):
             self.counted += 1
             if self.counted > MOST_ROWS:
-                raise No(f"{self.found.file}:{line}: more than {MOST_ROWS:,} turns of its loops. Nothing was written")
+                raise No(f"{self.found.file}:{line}: more than {MOST_ROWS:,} turns of its loops")
             kept = dict(self.scope.values), dict(self.loops)
             for name, value in zip(names, values, strict=False):
                 self.bind(name, value)
@@ -368,11 +368,9 @@ def read_loops(text: str, shown: str, root: Path) -> Found:
         reader.run(statements(text))
         reader.close()
     except Cant as cant:
-        raise No(
-            f"{shown}:{cant.line}: {cant.what}. Nothing was written: list the cells in a CSV file, or in `cells`"
-        ) from None
+        raise No(f"{shown}:{cant.line}: {cant.what}. List the cells in a CSV file, or in `cells`") from None
     if not reader.started:
-        raise No(f"{shown}: no command that it starts was found. Nothing was written")
+        raise No(f"{shown}: no command that it starts was found")
     fill(found, reader)
     return found
 

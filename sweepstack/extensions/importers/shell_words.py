@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import SweepstackError, one_line
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBERS: dict[type[Any], Callable[[Any, Any], Any]] = {
@@ -27,7 +27,7 @@ class Cant(SweepstackError):
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(what)
-        self.line, self.what = line, what
+        self.line, self.what = line, one_line(what)
 
 
 @dataclass(frozen=True)

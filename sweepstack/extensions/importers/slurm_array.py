@@ -86,11 +86,11 @@ def indices(array: str, shown: str, line: int) -> list[int]:
     for part in filter(None, array.split("%")[0].split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
         if match is None:
-            raise No(f"{shown}:{line}: --array={array} is no list of indices. Nothing was written")
+            raise No(f"{shown}:{line}: --array={array} is no list of indices")
         first, last = int(match[1]), int(match[2] or match[1])
         made += range(first, last + 1, int(match[3] or 1))
         if len(made) > 100_000:
-            raise No(f"{shown}:{line}: --array={array}: a roster has 100,000 cells at most. Nothing was written")
+            raise No(f"{shown}:{line}: --array={array}: a roster has 100,000 cells at most")
     return list(dict.fromkeys(made)) or [0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -30,8 +31,7 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     here = Path.cwd()
     if not valid_stack_name(name.rsplit("/", 1)[-1]):
         raise No(f"\"{name}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first")
-    found = together([(source, kinds.read(source, here)) for source in sources], here)
-    direct(found, here)
+    found = _read(name, sources, here)
     ran = trial.run(found, here) if _may_run(found, here, yes, out) else None
     seen = trial.outcome(found, here, ran)
     made = begin(here)
@@ -70,13 +70,25 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     return NO if mistakes else YES
 
 
+def _read(name: str, sources: Sequence[str], here: Path) -> Found:
+    """What they say. Raises No with the next commands; nothing was written then."""
+    try:
+        found = together([(source, kinds.read(source, here)) for source in sources], here)
+        direct(found, here)
+    except (No, ConfigError) as error:
+        again = " ".join(["sweepctl init", name, *(f"--from {shlex.quote(source)}" for source in sources)])
+        by_hand = f"sweepctl init {name}    (a stack file to be filled in by hand)"
+        raise No(f"{error}. Nothing was written", [f"{again}    (when that is mended)", by_hand]) from error
+    return found
+
+
 def together(sources: Sequence[tuple[str, Found | None]], here: Path) -> Found:
     """One sweep of all sources: the cells of the first that has some, the script of the other."""
     sweeps = [found for _, found in sources if found is not None]
     scripts = [source for source, found in sources if found is None]
     if len(sweeps) > 1 or len(scripts) > 1:
         names = [found.file for found in sweeps] if len(sweeps) > 1 else scripts
-        raise No(f"{' and '.join(names)}: one sweep and one script make a stack. Nothing was written")
+        raise No(f"{' and '.join(names)}: one sweep and one script make a stack")
     if not sweeps:
         return script.alone(scripts[0], here)
     if scripts:

@@ -39,16 +39,16 @@ def read(tree: ast.Module, shown: str) -> Found:
         elif name in ("map_array", "submit") and node.args and isinstance(node.func, ast.Attribute):
             call = node if call is None or name == "map_array" else call
     if call is None:
-        raise No(f"{shown}: no executor.map_array or executor.submit. Nothing was written")
+        raise No(f"{shown}: no executor.map_array or executor.submit")
     function = call.args[0]
     if not isinstance(function, ast.Name):
-        raise No(f"{shown}:{call.lineno}: {ast.unparse(function)}: only a function has a name. Nothing was written")
+        raise No(f"{shown}:{call.lineno}: {ast.unparse(function)}: only a function has a name")
     try:
         columns = _columns(tree, call, known)
     except _Unknown:
         raise No(
             f"{shown}:{call.lineno}: {ast.unparse(call)}: its arguments are computed, and the file is not run. "
-            "Nothing was written: write them to a CSV file, and import that"
+            "Write them to a CSV file, and import that"
         ) from None
     names = _arguments(tree, function.id, len(columns))
     for values in zip(*columns, strict=False):
@@ -57,7 +57,7 @@ def read(tree: ast.Module, shown: str) -> Found:
     if module == shown.removesuffix(".py").replace("/", ".") and not _guarded(tree, call):
         raise No(
             f"{shown}:{call.lineno}: the jobs are submitted when the file is imported, so no cell can import "
-            f'{function.id} from it: put that below `if __name__ == "__main__":`. Nothing was written'
+            f'{function.id} from it: put that below `if __name__ == "__main__":`'
         )
     code = (
         f"import sys; from ast import literal_eval as v; from {module} import {function.id} as f; "

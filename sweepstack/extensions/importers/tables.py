@@ -22,14 +22,14 @@ def read_csv(text: str, shown: str) -> Found:
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff")), delimiter=tab)
     rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]
     if len(rows) < 2:
-        raise No(f"{shown}: expected a header and a row for each cell. Nothing was written")
+        raise No(f"{shown}: expected a header and a row for each cell")
     header = [name.strip() for name in rows[0][1]]
     if "" in header or len(set(header)) < len(header):
-        raise No(f"{shown}:{rows[0][0]}: expected another name for each column. Nothing was written")
+        raise No(f"{shown}:{rows[0][0]}: expected another name for each column")
     special = {name: found.name(name) for name in header if name != "name"}
     for line, row in rows[1:]:
         if len(row) != len(header):
-            raise No(f"{shown}:{line}: {len(row)} fields, and the header has {len(header)}. Nothing was written")
+            raise No(f"{shown}:{line}: {len(row)} fields, and the header has {len(header)}")
         cell: dict[str, Any] = {}
         for name, value in zip(header, row, strict=True):
             if value.strip():

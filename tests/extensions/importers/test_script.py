@@ -242,6 +242,33 @@ def test_what_does_not_read_is_refused_and_nothing_written(text: str, why: str, 
     assert not list((root / "stacks").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("tarin.py", None, r"tarin\.py: no such file; train\.py is there\. --from takes a W&B sweep"),
+        ("stacks", None, r"stacks: a folder\. --from takes a W&B sweep"),
+        ("s.yaml", "method: [\n", r"s\.yaml, line 2: not valid YAML: "),
+        ("s.yaml", "what: 1\n", r"s\.yaml: this YAML is no sweep that is known here\. --from takes a W&B sweep"),
+        ("s.yaml", "method: grid\nparameters: {a: {min: low, max: 1}}\n", r"s\.yaml: does not read as .*: 'low'"),
+        ("s.yaml", "type: task\nmax_price: cheap\n", r"s\.yaml: does not read as .*: 'cheap'"),
+        ("s.sbatch", "#SBATCH --cpus-per-task=many\n", r"s\.sbatch: does not read as .*: 'many'"),
+        ("s.txt", "python train.py --name 'it\n", r"s\.txt: does not read as .*: No closing quotation"),
+        ("s.csv", "a,b\n" + "1,2,3\n", r"s\.csv:2: 3 fields, and the header has 2"),
+    ],
+)
+def test_what_is_wrong_and_the_next_commands(name: str, text: str | None, why: str, root: Path) -> None:
+    (root / "train.py").write_text("")
+    if text is not None:
+        (root / name).write_text(text)
+    with pytest.raises(No, match=rf"(?s){why}.*\. Nothing was written$") as said:
+        init.command("it", sources=[name])
+    assert [line.split("    (")[0] for line in said.value.next] == [
+        f"sweepctl init it --from {name}",
+        "sweepctl init it",
+    ]
+    assert not list((root / "stacks").iterdir())
+
+
 def test_what_goes_with_from(root: Path) -> None:
     with pytest.raises(Unsure, match="--from goes with NAME"):
         init.command(None, sources=["a.py"])
