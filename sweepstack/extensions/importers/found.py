@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from sweepstack.config.model import SweepConfig
@@ -94,13 +95,21 @@ class Found:
         self.grid[self.name(original)] = list(dict.fromkeys(values))
 
     @property
-    def cells(self) -> list[dict[str, Any]]:
-        """Every cell with its parameters, without those that are drawn."""
-        rows = self.rows or [dict(zip(self.grid, values, strict=True)) for values in product(self.grid)]
-        return [self.fixed | row for row in rows]
+    def count(self) -> int:
+        """How many cells it has, without those that are drawn."""
+        return len(self.rows) or math.prod(map(len, self.grid.values()))
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """The parameters of the first of them."""
+        row = self.rows[0] if self.rows else {axis: values[0] for axis, values in self.grid.items() if values}
+        return self.fixed | row
 
     def settle(self) -> None:
-        """Writes rows that are a whole grid as that, and what is the same in all of them as fixed."""
+        """Writes rows that are a whole grid as that, and what is the same in all of them as fixed. Raises No for more
+        cells than a roster may have."""
+        if self.count > MOST_ROWS:
+            raise No(f"{self.file}: {self.count:,} cells, and a roster has {MOST_ROWS:,} at most")
         if not self.rows:
             return
         keys = list(self.rows[0])
@@ -113,10 +122,7 @@ class Found:
             self.rows = [
                 dict(zip(keys, row, strict=True)) for row in dict.fromkeys(tuple(row.values()) for row in self.rows)
             ]
-        total = 1
-        for values in columns.values():
-            total *= len(values)
-        if total == len(tuples) and len(self.rows) > 1:
+        if math.prod(map(len, columns.values())) == len(tuples) and len(self.rows) > 1:
             self.grid |= {key: values for key, values in columns.items() if len(values) > 1}
             self.fixed |= {key: values[0] for key, values in columns.items() if len(values) == 1}
             self.rows = []
@@ -125,16 +131,6 @@ class Found:
 def searches() -> bool:
     """Whether this version's stack files can draw cells."""
     return "search" in SweepConfig.model_fields
-
-
-def product(axes: Mapping[str, Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
-    """All combinations. Raises No for more than a roster may have."""
-    count = 1
-    for values in axes.values():
-        count *= len(values)
-    if count > MOST_ROWS:
-        raise No(f"{count:,} combinations, and a roster has {MOST_ROWS:,} cells at most")
-    return itertools.product(*axes.values())
 
 
 def param(value: Any) -> Any:

@@ -86,9 +86,7 @@ def _settle(found: Found, axes: dict[str, Any], samples: int, metric: str, mode:
             found.axis("repeat", range(samples))
             found.note(f"num_samples={samples} without anything drawn: each cell {samples} times, by `repeat`")
         return
-    total = samples
-    for values in found.grid.values():
-        total *= len(values)
+    total = samples * found.count
     if found.grid:
         found.lose(line, "grid_search beside what is drawn: values of the grid are drawn, too")
     axes = {name: {"choice": values} for name, values in found.grid.items()} | axes

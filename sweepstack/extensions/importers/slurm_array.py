@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweepstack.extensions.importers.found import Found, quoted
+from sweepstack.extensions.importers.found import MOST_ROWS, Found, quoted
 from sweepstack.extensions.importers.shell_script import TASK, Reader, Started, fill
-from sweepstack.extensions.importers.shell_words import Cant, Scope, Value, plain, statements
+from sweepstack.extensions.importers.shell_words import Cant, Scope, plain, statements
 from sweepstack.onbox.common.errors import No
 
 SHORT = {
@@ -88,9 +88,10 @@ def indices(array: str, shown: str, line: int) -> list[int]:
         if match is None:
             raise No(f"{shown}:{line}: --array={array} is no list of indices")
         first, last = int(match[1]), int(match[2] or match[1])
-        made += range(first, last + 1, int(match[3] or 1))
-        if len(made) > 100_000:
-            raise No(f"{shown}:{line}: --array={array}: a roster has 100,000 cells at most")
+        these = range(first, last + 1, int(match[3] or 1))
+        if len(made) + len(these) > MOST_ROWS:
+            raise No(f"{shown}:{line}: --array={array}: a roster has {MOST_ROWS:,} cells at most")
+        made += these
     return list(dict.fromkeys(made)) or [0]
 
 
@@ -168,6 +169,3 @@ def memory(text: str) -> str:
     """`64G` as `64GB`; a bare number is megabytes."""
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
     return f"{match[1]}{(match[2] or 'M').upper()}B" if match else text
-
-
-__all__ = ["Value", "duration", "fits", "indices", "memory", "options", "read", "whole"]

@@ -53,7 +53,7 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
             "file": target.file.shown,
             "files": made,
             "kind": found.kind,
-            "cells": len(found.cells) if not found.search else 0,
+            "cells": found.count if not found.search else 0,
             "not_carried": [{"file": lost.file, "line": lost.line, "what": lost.what} for lost in found.lost],
             "notes": found.notes,
             "edit": [*seen.edit, *mistakes],
@@ -143,8 +143,7 @@ def _may_run(found: Found, here: Path, yes: bool, out: Out) -> bool:
 def _told(found: Found) -> str:
     if found.search:
         return f"{found.kind}, {len(found.search.get('axes', {}))} axes to draw from"
-    count = len(found.cells)
-    return f"{found.kind}, {count:,} cell{'s' * (count != 1)}"
+    return f"{found.kind}, {found.count:,} cell{'s' * (found.count != 1)}"
 
 
 def _mistakes(target: Target) -> list[str]:

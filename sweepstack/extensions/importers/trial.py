@@ -88,7 +88,7 @@ def _help(found: Found, here: Path, say: Any) -> None:
 def _started(found: Found, here: Path, command: str, seconds: float, say: Any) -> Any:
     own = own_files(here)
     shipment = collect(here, (), own)
-    params = {name: value for name, value in (found.cells or [{}])[0].items() if name != "name"}
+    params = {name: value for name, value in found.first.items() if name != "name"}
     env = dict(found.job.get("env") or {})
     smoke: Smoke = smoke_of(
         Cell(name="trial", params=params), run=command, seconds=seconds, env=env, workdir=".", code=shipment.digest,

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from sweepstack.config.file import Document
-from sweepstack.extensions.importers.found import Found, param, product, quoted, searches
+from sweepstack.extensions.importers.found import Found, param, quoted, searches
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 HARMLESS = ("name", "project", "entity", "description", "program", "method", "parameters", "metric", "command")
@@ -169,9 +169,9 @@ def _stops(found: Found, rule: Any) -> bool:
 
 
 def _first(found: Found, document: Document, cap: int) -> None:
-    cells = list(itertools.islice(product(found.grid), cap))
-    total = math.prod(len(values) for values in found.grid.values())
+    total = found.count
     if cap < total:
+        cells = itertools.islice(itertools.product(*found.grid.values()), cap)
         found.rows = [dict(zip(found.grid, values, strict=True)) for values in cells]
         found.grid = {}
         found.note(f"run_cap: {cap} of {total} combinations: the first of the grid")

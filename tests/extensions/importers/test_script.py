@@ -253,6 +253,11 @@ def test_what_does_not_read_is_refused_and_nothing_written(text: str, why: str, 
         ("s.yaml", "type: task\nmax_price: cheap\n", r"s\.yaml: does not read as .*: 'cheap'"),
         ("s.sbatch", "#SBATCH --cpus-per-task=many\n", r"s\.sbatch: does not read as .*: 'many'"),
         ("s.txt", "python train.py --name 'it\n", r"s\.txt: does not read as .*: No closing quotation"),
+        (
+            "s.yaml",
+            f"method: grid\nparameters: {{a: {{values: {list(range(400))}}}, b: {{values: {list(range(400))}}}}}\n",
+            r"s\.yaml: 160,000 cells, and a roster has 100,000 at most",
+        ),
         ("s.csv", "a,b\n" + "1,2,3\n", r"s\.csv:2: 3 fields, and the header has 2"),
     ],
 )
