@@ -14,7 +14,6 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from sweepstack.config.model import SweepConfig
 from sweepstack.core.cells import CHECKPOINTS, PIN, RESERVED
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import No
@@ -126,11 +125,6 @@ class Found:
             self.grid |= {key: values for key, values in columns.items() if len(values) > 1}
             self.fixed |= {key: values[0] for key, values in columns.items() if len(values) == 1}
             self.rows = []
-
-
-def searches() -> bool:
-    """Whether this version's stack files can draw cells."""
-    return "search" in SweepConfig.model_fields
 
 
 def param(value: Any) -> Any:

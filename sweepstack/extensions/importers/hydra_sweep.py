@@ -246,7 +246,7 @@ def read(text: str) -> Any:
 def _plugin(found: Found, key: str, text: str, line: int) -> None:
     if key == "hydra/sweeper":
         if text == "optuna":
-            _optuna(found)
+            found.search.setdefault("sampler", "tpe")
         elif text != "basic":
             found.lose(line, f"hydra/sweeper={text}: that sweeper's own way to choose")
     elif key in ("hydra.sweeper.n_trials", "hydra.sweeper.n_jobs"):
@@ -264,10 +264,6 @@ def _plugin(found: Found, key: str, text: str, line: int) -> None:
         found.lose(line, f"{key}={text}")
     else:
         found.lose(line, f"{key}={text}: not known")
-
-
-def _optuna(found: Found) -> None:
-    found.search.setdefault("sampler", "tpe")
 
 
 def _defaults(found: Found, document: Document, sweeper: dict[str, Any]) -> None:

@@ -70,8 +70,7 @@ def alone(source: str, here: Path) -> Found:
 
 def give(found: Found, source: str, here: Path) -> None:
     """Has a sweep that names no script, or another one, run this one."""
-    guessed = "python train.py"
-    old = found.program or guessed.split()[1]
+    old = found.program or "train.py"
     found.program = source
     found.run = (
         found.run.replace(old, quoted(source), 1) if old in found.run else f"python {quoted(source)} {found.run}"
@@ -230,10 +229,9 @@ def _arguments(calls: list[ast.Call]) -> Iterator[Option]:
         if not _name(call.func).endswith("add_argument") or not flags:
             continue
         said = {keyword.arg: _value(keyword.value) for keyword in call.keywords}
-        action = str(said.get("action") or "")
         yield Option(
             flags[0], said.get("default"), tuple(said.get("choices") or ()), bool(said.get("required")),
-            action.startswith("store_") or "action" in said,
+            "action" in said,
         )  # fmt: skip
 
 
@@ -294,7 +292,7 @@ def _classes(tree: ast.Module, calls: list[ast.Call], by: str, dash: str) -> Tak
             if any(_name(base).endswith("TrainingArguments") for base in node.bases):
                 names.append("TrainingArguments")
         elif isinstance(node, ast.FunctionDef) and node.name in names:
-            options += _parameters(node, dash if dash == "_" else "-")
+            options += _parameters(node, dash)
     if any(name.endswith("TrainingArguments") for name in names):
         options += [Option(f"--{name}", value, needed=name == "output_dir") for name, value in TRAINER.items()]
     return Takes(by, options)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweepstack.extensions.importers.found import MOST_ROWS, Found, quoted
+from sweepstack.extensions.importers.found import MOST_ROWS, Found, Lost, quoted
 from sweepstack.extensions.importers.shell_words import (
     NAME,
     Cant,
@@ -92,14 +92,12 @@ class Reader:
     started: list[Started] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
-    said: set[tuple[int, str]] = field(default_factory=set)
     counted: int = 0
     current: Started | None = None
 
     def lose(self, line: int, what: str) -> None:
         """As `Found.lose`, once for a line."""
-        if (line, what) not in self.said:
-            self.said.add((line, what))
+        if Lost(self.found.file, line, what) not in self.found.lost:
             self.found.lose(line, what)
 
     def run(self, body: list[tuple[int, str]]) -> None:
@@ -108,7 +106,7 @@ class Reader:
         while at < len(body):
             line, text = body[at]
             word = text.split(None, 1)[0] if text else ""
-            if word == "for" or word == "while" or word == "until":
+            if word in ("for", "while", "until"):
                 end = _end(body, at, ("for", "while", "until"), "done")
                 self.loop(line, text, [_do(one) for one in body[at + 1 : end]], body[end][1])
                 at = end + 1
@@ -252,10 +250,10 @@ class Reader:
 
     def _simple(self, line: int, text: str) -> None:
         words = _without_redirections(words_of(text))
-        while words and (found := ASSIGN.fullmatch(words[0])) and len(words) == 1:
-            self.assign(line, found[1], found[2])
-            return
         if not words:
+            return
+        if len(words) == 1 and (found := ASSIGN.fullmatch(words[0])):
+            self.assign(line, found[1], found[2])
             return
         start = next((word for word in words if not ASSIGN.fullmatch(word)), "")
         if start in SILENT:
@@ -263,12 +261,10 @@ class Reader:
         if start in PLACES:
             self.lose(line, f"{text}: prepare a box in job.setup, or by the Python that `run` names")
             return
-        made = [
-            expand(word, self.scope, line) if ASSIGN.fullmatch(word) or not _spreads(word) else None for word in words
-        ]
         values: list[Value] = []
-        for word, one in zip(words, made, strict=True):
-            values += [one] if one is not None else several(word, self.scope, line)
+        for word in words:
+            array = re.fullmatch(r"\"?\$\{\w+\[[@*]\]\}\"?", word)
+            values += several(word, self.scope, line) if array else [expand(word, self.scope, line)]
         values = [
             self.settled(f"{line}_{at}", value, values[at - 1].text if at else "") for at, value in enumerate(values)
         ]
@@ -320,10 +316,6 @@ class Reader:
             self.scope.values[name] = value
         if name in self.env:
             self.env[name] = value
-
-
-def _spreads(word: str) -> bool:
-    return bool(re.fullmatch(r"\"?\$\{\w+\[[@*]\]\}\"?|\$\w+|\$\{\w+\}", word)) and "[" in word
 
 
 def _without_redirections(words: list[str]) -> list[str]:

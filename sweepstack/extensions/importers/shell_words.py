@@ -43,12 +43,11 @@ class Value:
 
 @dataclass
 class Scope:
-    """Variables and arrays. `derived`: values that were computed and are parameters of their own now."""
+    """Variables and arrays. `root`: the folder that names of files are of."""
 
     root: Path
     values: dict[str, Value] = field(default_factory=dict)
     arrays: dict[str, list[Value]] = field(default_factory=dict)
-    defaults: dict[str, str] = field(default_factory=dict)
 
 
 def plain(text: str) -> Value:

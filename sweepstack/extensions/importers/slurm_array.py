@@ -48,7 +48,6 @@ def read(text: str, shown: str, path: Path, root: Path) -> Found:
     try:
         for task in tasks:
             one = Reader(found, Scope(root))
-            one.said = reader.said
             if array:
                 one.bind(TASK, plain(str(task)))
                 one.scope.values["SLURM_ARRAY_TASK_COUNT"] = plain(str(len(tasks)))

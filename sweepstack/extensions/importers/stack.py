@@ -38,7 +38,6 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     target = Target.find(name)
     if target.root != here and here.is_relative_to(target.root):
         found.job.setdefault("workdir", os.path.relpath(here, target.root))
-    written.settle(found)
     written.scored(found, seen)
     text = written.stack_text(target.stack, found, seen.artifacts, seen.metrics, seen.edit)
     if not target.file.create(text):

@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import Any
 
-from sweepstack.extensions.importers.found import Found, quoted
+from sweepstack.extensions.importers.found import Found
 from sweepstack.extensions.importers.shell_script import by_words, typed
 from sweepstack.onbox.common.errors import No
 
@@ -85,12 +85,9 @@ def read_queue(text: str, shown: str) -> Found:
 def is_commands(text: str) -> bool:
     """Whether each line is a command of its own."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    try:
-        return bool(lines) and all(
-            re.match(r"(\S+=\S* )*(\S*python\S*|\./\S+|bash|sh|torchrun|accelerate)\s", line) for line in lines
-        )
-    except ValueError:
-        return False
+    return bool(lines) and all(
+        re.match(r"(\S+=\S* )*(\S*python\S*|\./\S+|bash|sh|torchrun|accelerate)\s", line) for line in lines
+    )
 
 
 def read_commands(text: str, shown: str) -> Found:
@@ -98,13 +95,4 @@ def read_commands(text: str, shown: str) -> Found:
     found = Found("list of commands", shown)
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     by_words(found, [[shlex.split(line)] for line in lines])
-    return found
-
-
-def read_arguments(text: str, shown: str, program: str) -> Found:
-    """A cell for each line of options."""
-    found = Found("list of options", shown)
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    by_words(found, [[["python", program, *shlex.split(line)]][0:1] for line in lines])
-    found.run = found.run or quoted(program)
     return found

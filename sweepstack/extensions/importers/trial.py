@@ -227,6 +227,3 @@ def _named(found: Found, here: Path) -> list[str]:
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     names = [text.rpartition("/")[2] for text in texts if re.fullmatch(r"[\w./-]+\.\w+", text)]
     return [name for name in dict.fromkeys(names) if not (here / name).exists()]
-
-
-__all__ = ["SECONDS", "Ran", "Seen", "guessed", "outcome", "run"]

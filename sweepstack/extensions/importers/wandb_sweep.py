@@ -6,12 +6,11 @@ What an agent of W&B starts is `command`, with `${args}` as `--name=value`, valu
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from typing import Any
 
 from sweepstack.config.file import Document
-from sweepstack.extensions.importers.found import Found, param, quoted, searches
+from sweepstack.extensions.importers.found import Found, quoted
 
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 HARMLESS = ("name", "project", "entity", "description", "program", "method", "parameters", "metric", "command")
@@ -152,7 +151,7 @@ def _search(found: Found, document: Document, method: str, drawn: dict[str, Any]
 
 def _stops(found: Found, rule: Any) -> bool:
     """W&B's hyperband as asha, where the cells are drawn by a metric: its brackets are the rungs."""
-    if not isinstance(rule, dict) or rule.get("type") != "hyperband" or "metric" not in found.search or not searches():
+    if not isinstance(rule, dict) or rule.get("type") != "hyperband" or "metric" not in found.search:
         return False
     eta = int(rule.get("eta", 3))
     if "min_iter" in rule:
@@ -230,8 +229,3 @@ def _constant_flags(found: Found, document: Document, number: int, flags: list[s
         else:
             words.append(f"$(test {found.slot(name)} = False || echo --{name})")
     return words
-
-
-def as_json(value: Any) -> str:
-    """A value for a message."""
-    return json.dumps(param(value))

@@ -7,24 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.config.edit.stack_file import flow
-from sweepstack.extensions.importers.found import Found, Lost, searches
+from sweepstack.extensions.importers.found import Found
 from sweepstack.extensions.importers.trial import Seen
 
 WIDTH = 110
-
-
-def settle(found: Found) -> None:
-    """Names what this version's stack files can't say."""
-    if found.search and not searches():
-        for name, axis in found.search.get("axes", {}).items():
-            if "choice" in axis:
-                found.grid[name] = axis["choice"]
-            else:
-                kind, ends = next(iter(axis.items()))
-                found.lost.append(Lost(found.file, 0, f"{name}: drawn ({kind} {ends}); here its least value"))
-                found.fixed[name] = ends[0]
-        found.lost.append(Lost(found.file, 0, "cells are not drawn: every combination of the values is a cell"))
-        found.search = {}
 
 
 def scored(found: Found, seen: Seen) -> None:
