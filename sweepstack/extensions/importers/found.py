@@ -104,6 +104,13 @@ class Found:
         row = self.rows[0] if self.rows else {axis: values[0] for axis, values in self.grid.items() if values}
         return self.fixed | row
 
+    def fill_gaps(self, why: str) -> None:
+        """Gives cells that lack a parameter of others an empty text for it, and says so."""
+        gaps = [name for name in self.names.values() if any(name not in row for row in self.rows)]
+        if gaps:
+            self.lose(0, f"{', '.join(gaps)}: {why}; give a default in cells.base")
+            self.fixed |= dict.fromkeys(gaps, "")
+
     def settle(self) -> None:
         """Writes rows that are a whole grid as that, and what is the same in all of them as fixed. Raises No for more
         cells than a roster may have."""
@@ -125,6 +132,13 @@ class Found:
             self.grid |= {key: values for key, values in columns.items() if len(values) > 1}
             self.fixed |= {key: values[0] for key, values in columns.items() if len(values) == 1}
             self.rows = []
+
+
+def drawn(low: Any, high: Any, *, whole: bool, log: bool, step: Any = None) -> dict[str, Any]:
+    """An axis of a search between two ends. A whole number goes by steps of 1 anyway, a logarithm by none."""
+    kind = ("log_int" if log else "int") if whole else ("log_uniform" if log else "uniform")
+    steps = step and not log and not (whole and step == 1)
+    return {kind: [low, high], **({"step": step} if steps else {})}
 
 
 def param(value: Any) -> Any:

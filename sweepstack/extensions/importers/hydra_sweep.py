@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.config.file import Document
-from sweepstack.extensions.importers.found import Found, quoted
+from sweepstack.extensions.importers.found import Found, drawn, quoted
 
 LAUNCHERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "timeout_min": ("time", lambda value: f"{int(value)}m"),
@@ -119,10 +119,10 @@ def _override(found: Found, word: str, line: int, root: Path) -> str:
     values = split(text)
     call = CALL.fullmatch(values[0]) if len(values) == 1 else None
     if call is not None:
-        drawn = _called(found, key, call["name"], call["inside"], line, root)
-        if drawn is None:
+        made = _called(found, key, call["name"], call["inside"], line, root)
+        if made is None:
             return quoted(f"{sign}{key}=") + found.slot(key)
-        values = drawn
+        values = made
     if len(values) == 1:
         return quoted(f"{sign}{key}={values[0]}")
     found.axis(key, [read(value) for value in values])
@@ -149,16 +149,8 @@ def _called(found: Found, key: str, name: str, inside: str, line: int, root: Pat
     if name == "interval":
         low, high = [*plain, named.get("start", ""), named.get("end", "")][:2]
         whole = bool(INT.fullmatch(low) and INT.fullmatch(high))
-        _draw(
-            found,
-            key,
-            {
-                "int" if whole else "uniform": [
-                    float(low) if not whole else int(low),
-                    float(high) if not whole else int(high),
-                ]
-            },
-        )
+        number = int if whole else float
+        _draw(found, key, drawn(number(low), number(high), whole=whole, log=False))
         return None
     if name == "glob":
         group = root / "conf" / key
@@ -189,10 +181,7 @@ def _old_space(found: Found, key: str, space: dict[str, Any], line: int) -> None
         found.lose(line, f"{key}: type {kind}")
         return
     log = bool(space.get("log"))
-    axis = {("log_int" if log else "int") if kind == "int" else ("log_uniform" if log else "uniform"): [low, high]}
-    if space.get("step") and not log:
-        axis["step"] = space["step"]
-    _draw(found, name, axis)
+    _draw(found, name, drawn(low, high, whole=kind == "int", log=log, step=space.get("step")))
 
 
 def ranged(args: list[str], named: dict[str, str]) -> list[str]:

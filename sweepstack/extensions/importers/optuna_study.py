@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sweepstack.extensions.importers.found import Found, param
+from sweepstack.extensions.importers.found import Found, drawn, param
 from sweepstack.onbox.common.errors import No
 
 HEAD = b"SQLite format 3\0"
@@ -75,7 +75,7 @@ def _read(base: sqlite3.Connection, found: Found) -> Found:
     _doubled(found)
     _search(base, study, found, spaces)
     found.run = " ".join(["python train.py", *(f"--{key} {found.slot(key)}" for key in spaces)])
-    _gaps(found)
+    found.fill_gaps("not in all trials (a conditional axis)")
     found.note("a study names no script: the first words of `run` are a guess")
     return found
 
@@ -99,13 +99,6 @@ def _doubled(found: Found) -> None:
         seen.setdefault(key, row["name"])
 
 
-def _gaps(found: Found) -> None:
-    names = [name for name in found.names.values() if any(name not in row for row in found.rows)]
-    if names:
-        found.lose(0, f"{', '.join(names)}: not in all trials (a conditional axis); give a default in cells.base")
-        found.fixed |= dict.fromkeys(names, "")
-
-
 def _search(base: sqlite3.Connection, study: int, found: Found, spaces: dict[str, dict[str, Any]]) -> None:
     """What further trials would be drawn from."""
     axes: dict[str, Any] = {}
@@ -115,17 +108,8 @@ def _search(base: sqlite3.Connection, study: int, found: Found, spaces: dict[str
             axes[found.name(key)] = {"choice": [param(value) for value in said["choices"]]}
             continue
         log = bool(said.get("log")) or "Log" in kind
-        whole = kind.startswith("Int")
-        axis: dict[str, Any] = {
-            ("log_int" if log else "int") if whole else ("log_uniform" if log else "uniform"): [
-                said["low"],
-                said["high"],
-            ]
-        }
         step = said.get("step", said.get("q"))
-        if step and step != 1 and not log:
-            axis["step"] = step
-        axes[found.name(key)] = axis
+        axes[found.name(key)] = drawn(said["low"], said["high"], whole=kind.startswith("Int"), log=log, step=step)
     goals = base.execute(
         "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective", (study,)
     ).fetchall()

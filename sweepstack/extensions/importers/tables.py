@@ -36,10 +36,7 @@ def read_csv(text: str, shown: str) -> Found:
                 cell[special.get(name, name)] = typed(value.strip())
         found.rows.append(cell)
     options = " ".join(f"--{name} {found.slot(name)}" for name in special)
-    gaps = [name for name in special if any(special[name] not in row for row in found.rows)]
-    if gaps:
-        found.lose(0, f"{', '.join(gaps)}: empty in some rows; give a default in cells.base")
-        found.fixed |= {special[name]: "" for name in gaps}
+    found.fill_gaps("empty in some rows")
     found.run = f"python train.py {options}"
     found.note("a table names no script: the first words of `run` are a guess")
     return found
