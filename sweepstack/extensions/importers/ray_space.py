@@ -7,11 +7,11 @@ the space is computed by is named with its line.
 from __future__ import annotations
 
 import ast
-import itertools
 from typing import Any
 
 from sweepstack.extensions.importers.found import Found, param
-from sweepstack.onbox.common.errors import No, SweepstackError
+from sweepstack.extensions.importers.python_file import Computed, assigned, called, imports, literal
+from sweepstack.onbox.common.errors import No
 
 DRAWN = {
     "uniform": "uniform", "quniform": "uniform", "loguniform": "log_uniform", "qloguniform": "log_uniform",
@@ -30,24 +30,16 @@ STOPPERS = (
 )
 
 
-class _Unknown(SweepstackError):
-    """A value that the file computes."""
-
-
 def fits(tree: ast.Module) -> bool:
     """Whether the file imports Ray Tune."""
-    return any(
-        (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ray"))
-        or (isinstance(node, ast.Import) and any(one.name.startswith("ray") for one in node.names))
-        for node in ast.walk(tree)
-    )
+    return imports(tree, "ray")
 
 
 def read(tree: ast.Module, shown: str) -> Found:
     """The space. Raises No where none is found."""
     found = Found("Ray Tune space", shown)
     found.note(f"{shown} was parsed, not run")
-    known = _assigned(tree)
+    known = assigned(tree)
     space = _space(tree, known)
     if space is None:
         raise No(f"{shown}: no param_space with a dict of this file")
@@ -55,8 +47,8 @@ def read(tree: ast.Module, shown: str) -> Found:
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         for keyword in call.keywords:
             try:
-                value = _literal(keyword.value, known)
-            except _Unknown:
+                value = literal(keyword.value, known)
+            except Computed:
                 value = None
             if keyword.arg == "num_samples" and isinstance(value, int):
                 samples = value
@@ -64,7 +56,7 @@ def read(tree: ast.Module, shown: str) -> Found:
                 metric, mode = (value, mode) if keyword.arg == "metric" else (metric, value)
             elif keyword.arg == "resources_per_trial":
                 _resources(found, keyword.value)
-        name = _called(call)
+        name = called(call)
         if name in STOPPERS:
             found.lose(call.lineno, f"{name}: trials are not stopped early, nor changed while they run")
         elif name == "with_resources" and len(call.args) > 1:
@@ -99,23 +91,13 @@ def _settle(found: Found, axes: dict[str, Any], samples: int, metric: str, mode:
         found.search |= {"metric": metric, "goal": "maximize" if mode == "max" else "minimize"}
 
 
-def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
-    made: dict[str, ast.expr] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            made[node.targets[0].id] = node.value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            made[node.target.id] = node.value
-    return made
-
-
 def _space(tree: ast.Module, known: dict[str, ast.expr]) -> ast.Dict | None:
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) in CALLS):
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node) in CALLS):
         for keyword in call.keywords:
             value = keyword.value
             if keyword.arg in NAMED:
                 value = known.get(value.id, value) if isinstance(value, ast.Name) else value
-                if isinstance(value, ast.Call) and _called(value) == "dict":
+                if isinstance(value, ast.Call) and called(value) == "dict":
                     value = _as_dict(value)
                 if isinstance(value, ast.Dict):
                     return value
@@ -129,10 +111,6 @@ def _space(tree: ast.Module, known: dict[str, ast.expr]) -> ast.Dict | None:
 def _as_dict(call: ast.Call) -> ast.Dict:
     pairs = [(ast.Constant(keyword.arg, lineno=call.lineno), keyword.value) for keyword in call.keywords if keyword.arg]
     return ast.Dict([key for key, _ in pairs], [value for _, value in pairs], lineno=call.lineno)
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _walk(
@@ -150,17 +128,17 @@ def _walk(
             continue
         try:
             _one(found, name, value, known, axes)
-        except _Unknown:
+        except Computed:
             found.lose(value.lineno, f"{name}: {ast.unparse(value)}")
 
 
 def _one(found: Found, name: str, value: ast.expr, known: dict[str, ast.expr], axes: dict[str, Any]) -> None:
-    kind = _called(value) if isinstance(value, ast.Call) else ""
+    kind = called(value) if isinstance(value, ast.Call) else ""
     if not isinstance(value, ast.Call) or kind in ("list", "range"):
-        found.fixed[found.name(name)] = param(_literal(value, known))
+        found.fixed[found.name(name)] = param(literal(value, known))
         return
-    args = [_literal(arg, known) for arg in value.args]
-    named = {keyword.arg: _literal(keyword.value, known) for keyword in value.keywords}
+    args = [literal(arg, known) for arg in value.args]
+    named = {keyword.arg: literal(keyword.value, known) for keyword in value.keywords}
     if kind == "grid_search":
         found.axis(name, map(param, args[0]))
     elif kind == "choice":
@@ -177,42 +155,7 @@ def _one(found: Found, name: str, value: ast.expr, known: dict[str, ast.expr], a
             found.lose(value.lineno, f"{name}: steps of {kind}")
         axes[found.name(name)] = axis
     else:
-        raise _Unknown
-
-
-def _literal(node: ast.expr, known: dict[str, ast.expr], depth: int = 0) -> Any:
-    if depth > 20:
-        raise _Unknown
-    if isinstance(node, ast.Name) and node.id in known:
-        return _literal(known[node.id], known, depth + 1)
-    if isinstance(node, ast.Call) and _called(node) in ("list", "range", "tuple"):
-        args = [_literal(arg, known, depth + 1) for arg in node.args]
-        try:
-            return list(itertools.islice(range(*args), 100_000)) if _called(node) == "range" else list(*args)
-        except TypeError:
-            raise _Unknown from None
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_literal(one, known, depth + 1) for one in node.elts]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.Mult | ast.Div | ast.Add | ast.Sub):
-        left, right = _literal(node.left, known, depth + 1), _literal(node.right, known, depth + 1)
-        return _number(node.op, left, right)
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError):
-        raise _Unknown from None
-
-
-def _number(op: ast.operator, left: Any, right: Any) -> Any:
-    if not all(type(one) in (int, float) for one in (left, right)) or (isinstance(op, ast.Pow) and abs(right) > 64):
-        raise _Unknown
-    try:
-        if isinstance(op, ast.Pow):
-            return left**right
-        if isinstance(op, ast.Div):
-            return left / right
-        return left * right if isinstance(op, ast.Mult) else left + right if isinstance(op, ast.Add) else left - right
-    except (ArithmeticError, ValueError):
-        raise _Unknown from None
+        raise Computed
 
 
 def _resources(found: Found, node: ast.expr) -> None:

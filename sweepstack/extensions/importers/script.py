@@ -13,6 +13,7 @@ from typing import Any
 
 from sweepstack.config.file import parse_document
 from sweepstack.extensions.importers.found import Found, quoted
+from sweepstack.extensions.importers.python_file import called, dotted
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, No
 
@@ -161,20 +162,20 @@ def takes(source: str, here: Path) -> Takes:
     except (OSError, UnicodeDecodeError) as error:
         raise No(f"{source}: {error}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    names = {_name(call.func).rpartition(".")[2] for call in calls}
+    names = {called(call) for call in calls}
     decorators = [one for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
-    if any(_name(one.func if isinstance(one, ast.Call) else one).endswith("hydra.main") for one in decorators):
+    if any(dotted(one.func if isinstance(one, ast.Call) else one).endswith("hydra.main") for one in decorators):
         return _hydra(tree, here / source)
     if "HfArgumentParser" in names:
         return _classes(tree, calls, "HfArgumentParser", "_")
-    if any(_name(call.func) in ("tyro.cli", "tyro.extras.overridable_config_cli") for call in calls):
+    if any(dotted(call.func) in ("tyro.cli", "tyro.extras.overridable_config_cli") for call in calls):
         return _classes(tree, calls, "tyro", "-")
     if "add_argument" in names:
         return Takes("argparse", list(_arguments(calls)))
     imports = {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
     if "typer" in imports or "Typer" in names:
         return _typer(tree, calls)
-    if any(_name(call.func).endswith("option") for call in calls):
+    if any(dotted(call.func).endswith("option") for call in calls):
         return Takes("click", list(_click(calls)))
     return Takes()
 
@@ -208,12 +209,6 @@ def _read(text: str) -> Any:
         return None if text == "None" else text
 
 
-def _name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return f"{_name(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def _value(node: ast.AST | None) -> Any:
     if node is None:
         return None
@@ -226,7 +221,7 @@ def _value(node: ast.AST | None) -> Any:
 def _arguments(calls: list[ast.Call]) -> Iterator[Option]:
     for call in calls:
         flags = [one for one in map(_value, call.args) if isinstance(one, str) and one.startswith("--")]
-        if not _name(call.func).endswith("add_argument") or not flags:
+        if not dotted(call.func).endswith("add_argument") or not flags:
             continue
         said = {keyword.arg: _value(keyword.value) for keyword in call.keywords}
         yield Option(
@@ -238,7 +233,7 @@ def _arguments(calls: list[ast.Call]) -> Iterator[Option]:
 def _click(calls: list[ast.Call]) -> Iterator[Option]:
     for call in calls:
         flags = [one for one in map(_value, call.args) if isinstance(one, str) and one.startswith("--")]
-        if not _name(call.func).endswith("option") or not flags:
+        if not dotted(call.func).endswith("option") or not flags:
             continue
         said = {keyword.arg: _value(keyword.value) for keyword in call.keywords}
         choices = next(
@@ -251,13 +246,13 @@ def _click(calls: list[ast.Call]) -> Iterator[Option]:
 
 def _typer(tree: ast.Module, calls: list[ast.Call]) -> Takes:
     """The parameters of the function that typer runs."""
-    named = {_name(call.args[0]) for call in calls if _name(call.func) == "typer.run" and call.args}
+    named = {dotted(call.args[0]) for call in calls if dotted(call.func) == "typer.run" and call.args}
     options: list[Option] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
         decorated = any(
-            isinstance(one, ast.Call) and _name(one.func).endswith(".command") for one in node.decorator_list
+            isinstance(one, ast.Call) and dotted(one.func).endswith(".command") for one in node.decorator_list
         )
         if node.name in named or decorated:
             options += _parameters(node, "-")
@@ -270,10 +265,10 @@ def _parameters(node: ast.FunctionDef, dash: str) -> Iterator[Option]:
     pairs = [*zip(args.args, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
     for one, default in pairs:
         flag, value = f"--{one.arg.replace('_', dash)}", _value(default)
-        if isinstance(default, ast.Call) and _name(default.func).endswith(("Option", "Argument")):
+        if isinstance(default, ast.Call) and dotted(default.func).endswith(("Option", "Argument")):
             value = _value(default.args[0]) if default.args else None
             flag = next((str(text) for text in map(_value, default.args[1:]) if str(text).startswith("--")), flag)
-            if _name(default.func).endswith("Argument"):
+            if dotted(default.func).endswith("Argument"):
                 continue
         elif default is None and dash == "-" and "Option" not in ast.dump(one.annotation or ast.Constant(None)):
             continue  # typer: an argument without a name
@@ -283,13 +278,13 @@ def _parameters(node: ast.FunctionDef, dash: str) -> Iterator[Option]:
 def _classes(tree: ast.Module, calls: list[ast.Call], by: str, dash: str) -> Takes:
     """The fields of the dataclasses, or the parameters of the function, that the parser is given."""
     last = "HfArgumentParser" if by == "HfArgumentParser" else "cli"
-    given = [call.args[0] for call in calls if _name(call.func).rpartition(".")[2] == last and call.args]
-    names = [_name(one) for node in given for one in (node.elts if isinstance(node, ast.Tuple | ast.List) else [node])]
+    given = [call.args[0] for call in calls if called(call) == last and call.args]
+    names = [dotted(one) for node in given for one in (node.elts if isinstance(node, ast.Tuple | ast.List) else [node])]
     options: list[Option] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name in names:
             options += _fields(node, dash)
-            if any(_name(base).endswith("TrainingArguments") for base in node.bases):
+            if any(dotted(base).endswith("TrainingArguments") for base in node.bases):
                 names.append("TrainingArguments")
         elif isinstance(node, ast.FunctionDef) and node.name in names:
             options += _parameters(node, dash)
@@ -302,7 +297,7 @@ def _fields(node: ast.ClassDef, dash: str) -> Iterator[Option]:
     for one in node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             value = one.value
-            if isinstance(value, ast.Call) and _name(value.func).endswith("field"):
+            if isinstance(value, ast.Call) and dotted(value.func).endswith("field"):
                 value = next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
                 needed = not any((keyword.arg or "").startswith("default") for keyword in one.value.keywords)  # type: ignore[union-attr]
             else:
@@ -315,7 +310,7 @@ def _hydra(tree: ast.Module, path: Path) -> Takes:
     """The keys of the config that `hydra.main` names."""
     folder, name = ".", "config"
     for call in (
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func).endswith("hydra.main")
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and dotted(node.func).endswith("hydra.main")
     ):
         said = {keyword.arg: _value(keyword.value) for keyword in call.keywords}
         folder, name = str(said.get("config_path") or "."), str(said.get("config_name") or "config")

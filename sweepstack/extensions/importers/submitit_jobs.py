@@ -11,29 +11,25 @@ from typing import Any
 
 from sweepstack.extensions.importers.found import Found, param
 from sweepstack.extensions.importers.hydra_sweep import LAUNCHERS
-from sweepstack.extensions.importers.ray_space import _assigned, _called, _literal, _Unknown
+from sweepstack.extensions.importers.python_file import Computed, assigned, called, imports, literal
 from sweepstack.onbox.common.errors import No
 
 
 def fits(tree: ast.Module) -> bool:
     """Whether the file imports submitit."""
-    return any(
-        (isinstance(node, ast.ImportFrom) and node.module == "submitit")
-        or (isinstance(node, ast.Import) and any(one.name == "submitit" for one in node.names))
-        for node in ast.walk(tree)
-    )
+    return imports(tree, "submitit")
 
 
 def read(tree: ast.Module, shown: str) -> Found:
     """The jobs of the file. Raises No where none is found that is told by literals."""
     found = Found("submitit jobs", shown)
     found.note(f"{shown} was parsed, not run")
-    known = _assigned(tree)
+    known = assigned(tree)
     call = None
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        name = _called(node)
+        name = called(node)
         if name == "update_parameters":
             _parameters(found, node, known)
         elif name in ("map_array", "submit") and node.args and isinstance(node.func, ast.Attribute):
@@ -45,7 +41,7 @@ def read(tree: ast.Module, shown: str) -> Found:
         raise No(f"{shown}:{call.lineno}: {ast.unparse(function)}: only a function has a name")
     try:
         columns = _columns(tree, call, known)
-    except _Unknown:
+    except Computed:
         raise No(
             f"{shown}:{call.lineno}: {ast.unparse(call)}: its arguments are computed, and the file is not run. "
             "Write them to a CSV file, and import that"
@@ -70,8 +66,8 @@ def read(tree: ast.Module, shown: str) -> Found:
 
 
 def _columns(tree: ast.Module, call: ast.Call, known: dict[str, ast.expr]) -> list[list[Any]]:
-    if _called(call) == "map_array":
-        return [list(_literal(arg, known)) for arg in call.args[1:]]
+    if called(call) == "map_array":
+        return [list(literal(arg, known)) for arg in call.args[1:]]
     loops = [
         node for node in ast.walk(tree) if isinstance(node, ast.For) and any(one is call for one in ast.walk(node))
     ]
@@ -83,7 +79,7 @@ def _columns(tree: ast.Module, call: ast.Call, known: dict[str, ast.expr]) -> li
         bound = dict(known)
         for (names, _), values in zip(axes, turn, strict=True):
             bound |= {name: ast.Constant(value) for name, value in zip(names, values, strict=True)}
-        rows.append([_literal(arg, bound) for arg in call.args[1:]])
+        rows.append([literal(arg, bound) for arg in call.args[1:]])
     return [list(column) for column in zip(*rows, strict=True)]
 
 
@@ -91,12 +87,12 @@ def _turns(loop: ast.For, known: dict[str, ast.expr]) -> tuple[list[str], list[t
     targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
     names = [one.id for one in targets if isinstance(one, ast.Name)]
     if len(names) < len(targets):
-        raise _Unknown
-    if isinstance(loop.iter, ast.Call) and _called(loop.iter) in ("product", "zip"):
-        parts = [_literal(arg, known) for arg in loop.iter.args]
-        rows = itertools.product(*parts) if _called(loop.iter) == "product" else zip(*parts, strict=False)
+        raise Computed
+    if isinstance(loop.iter, ast.Call) and called(loop.iter) in ("product", "zip"):
+        parts = [literal(arg, known) for arg in loop.iter.args]
+        rows = itertools.product(*parts) if called(loop.iter) == "product" else zip(*parts, strict=False)
         return names, list(rows)
-    values = _literal(loop.iter, known)
+    values = literal(loop.iter, known)
     return names, [tuple(value) if len(names) > 1 else (value,) for value in values]
 
 
@@ -128,8 +124,8 @@ def _parameters(found: Found, call: ast.Call, known: dict[str, ast.expr]) -> Non
     for keyword in call.keywords:
         key = (keyword.arg or "").removeprefix("slurm_")
         try:
-            value = _literal(keyword.value, known)
-        except _Unknown:
+            value = literal(keyword.value, known)
+        except Computed:
             found.lose(call.lineno, f"{keyword.arg}: {ast.unparse(keyword.value)}")
             continue
         if key in LAUNCHERS:
