@@ -9,22 +9,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sweepstack.config.file import Document
 from sweepstack.extensions.importers.found import Found, drawn, quoted
+from sweepstack.extensions.importers.submitit_jobs import asked
 
-LAUNCHERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "timeout_min": ("time", lambda value: f"{int(value)}m"),
-    "cpus_per_task": ("cpu", int),
-    "mem_gb": ("memory", lambda value: f"{value}GB"),
-    "partition": ("partition", str),
-    "account": ("account", str),
-    "qos": ("qos", str),
-    "constraint": ("constraint", str),
-}
 KEY = re.compile(r"(?P<sign>\+\+|\+|~|)(?P<key>[A-Za-z_][\w./@:$-]*)=(?P<value>.*)", re.DOTALL)
 CALL = re.compile(r"(?P<name>[a-z_]+)\((?P<inside>.*)\)", re.DOTALL)
 INT = re.compile(r"[+-]?\d+")
@@ -84,7 +75,8 @@ def of_config(document: Document, root: Path) -> Found:
                 continue
             overrides.append(_override(found, f"{key}={text}", at, root))
     _defaults(found, document, sweeper)
-    _launcher(found, document, hydra.get("launcher") or {})
+    for key, value in (hydra.get("launcher") or {}).items():
+        _asked(found, key, value, document.line(("hydra", "launcher", key)))
     found.run = " ".join(["python train.py", *filter(None, overrides), "hydra.run.dir={out}"])
     found.note("a config names no script: the first word of `run` is a guess")
     _settle_search(found)
@@ -248,7 +240,7 @@ def _plugin(found: Found, key: str, text: str, line: int) -> None:
     elif key == "hydra/launcher":
         found.note(f"hydra/launcher={text}: the cells run where `candidates` says")
     elif key.startswith("hydra.launcher."):
-        _resource(found, key.removeprefix("hydra.launcher."), text, line)
+        _asked(found, key.removeprefix("hydra.launcher."), text, line)
     elif key.startswith("hydra.sweeper.sampler"):
         found.lose(line, f"{key}={text}")
     else:
@@ -285,23 +277,8 @@ def _defaults(found: Found, document: Document, sweeper: dict[str, Any]) -> None
             found.lose(at, f"sweeper.{key}")
 
 
-def _launcher(found: Found, document: Document, launcher: dict[str, Any]) -> None:
-    for key, value in launcher.items():
-        _resource(found, key, value, document.line(("hydra", "launcher", key)))
-
-
-def _resource(found: Found, key: str, value: Any, line: int) -> None:
-    if key in LAUNCHERS:
-        name, made = LAUNCHERS[key]
-        found.resources[name] = made(value)
-    elif key in ("gpus_per_node", "gpus_per_task"):
-        if int(value):
-            found.resources["gpu"] = {"count": int(value)}
-    elif key == "array_parallelism":
-        found.workers = int(value)
-    elif key in ("nodes", "tasks_per_node") and int(value) == 1:
-        pass
-    elif key not in ("_target_", "name", "submitit_folder") and value is not None:
+def _asked(found: Found, key: str, value: Any, line: int) -> None:
+    if not asked(found, key, value) and key not in ("_target_", "submitit_folder"):
         found.lose(line, f"hydra.launcher.{key}")
 
 

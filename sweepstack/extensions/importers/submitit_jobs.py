@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from sweepstack.extensions.importers.found import Found, param
-from sweepstack.extensions.importers.hydra_sweep import LAUNCHERS
 from sweepstack.extensions.importers.python_file import Computed, assigned, called, imports, literal
+from sweepstack.extensions.importers.slurm_array import duration, memory
 from sweepstack.onbox.common.errors import No
+
+RESOURCES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "timeout_min": ("time", lambda value: f"{int(value)}m"),
+    "time": ("time", lambda value: duration(str(value))),
+    "cpus_per_task": ("cpu", int),
+    "mem_gb": ("memory", lambda value: f"{value}GB"),
+    "mem": ("memory", lambda value: memory(str(value))),
+    "partition": ("partition", str),
+    "account": ("account", str),
+    "qos": ("qos", str),
+    "constraint": ("constraint", str),
+}
 
 
 def fits(tree: ast.Module) -> bool:
@@ -128,17 +141,22 @@ def _parameters(found: Found, call: ast.Call, known: dict[str, ast.expr]) -> Non
         except Computed:
             found.lose(call.lineno, f"{keyword.arg}: {ast.unparse(keyword.value)}")
             continue
-        if key in LAUNCHERS:
-            name, made = LAUNCHERS[key]
-            found.resources[name] = made(value)
-        elif key == "time":
-            found.resources["time"] = f"{int(value)}m"
-        elif key == "mem":
-            found.resources["memory"] = f"{str(value).removesuffix('B')}B"
-        elif key in ("gpus_per_node", "gpus_per_task"):
-            if int(value):
-                found.resources["gpu"] = {"count": int(value)}
-        elif key == "array_parallelism":
-            found.workers = int(value)
-        elif not (key in ("nodes", "tasks_per_node") and value == 1) and key not in ("name", "job_name"):
+        if not asked(found, key, value):
             found.lose(keyword.value.lineno, f"{keyword.arg}={value!r}")
+
+
+def asked(found: Found, key: str, value: Any) -> bool:
+    """Takes over what an executor is asked for, by the name without `slurm_`. False where a stack file can't say it."""
+    if value is None:
+        return True  # the cluster's own
+    if key in RESOURCES:
+        name, made = RESOURCES[key]
+        found.resources[name] = made(value)
+    elif key in ("gpus_per_node", "gpus_per_task"):
+        if int(value):
+            found.resources["gpu"] = {"count": int(value)}
+    elif key == "array_parallelism":
+        found.workers = int(value)
+    else:
+        return key in ("name", "job_name") or (key in ("nodes", "tasks_per_node") and int(value) == 1)
+    return True

@@ -19,6 +19,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.roster import expand
+from sweepstack.extensions.importers import submitit_jobs
+from sweepstack.extensions.importers.found import Found
 from tests.extensions.importers.definitions import BESIDE, FILES, LACKS, SEARCHES
 from tests.extensions.importers.support import Words, plain, project, said, started
 
@@ -160,6 +162,18 @@ def test_what_a_launcher_of_hydra_asks_for(root: Path) -> None:
     asked = 'resources: {time: "120m", cpu: 4, gpu: {count: 1}, memory: "16GB", partition: gpu}'
     assert asked in text
     assert "workers: 2" in text
+
+
+def test_what_an_executor_of_submitit_is_asked_for() -> None:
+    found = Found("x", "x")
+    asked = {"timeout_min": 60, "mem": 32000, "partition": None, "nodes": 1, "gpus_per_node": 2, "array_parallelism": 3}
+    assert all(submitit_jobs.asked(found, key, value) for key, value in asked.items())
+    assert found.resources == {"time": "60m", "memory": "32000MB", "gpu": {"count": 2}}
+    assert found.workers == 3
+    assert submitit_jobs.asked(found, "time", "04:00:00")
+    assert found.resources["time"] == "4h"
+    assert not submitit_jobs.asked(found, "nodes", 2)
+    assert not submitit_jobs.asked(found, "comment", "x")
 
 
 @pytest.mark.parametrize("name", ["j1-map.py", "j2-loop.py"])
