@@ -201,7 +201,7 @@ def project(example: bool | None, root: Path, out: Out) -> int:
     written = _write(root, files)
     if command := launcher.install():
         written.append(_shown(command, root))
-    following = [f"pulumi stack init {STACK}", f"pulumi preview --stack {STACK}", f"pulumi up --stack {STACK}"]
+    following = first_commands(STACK)
     if shutil.which("pulumi") is None:
         following.insert(0, f"{engine_fix()}, then sweepctl init")
     out.document({"files": written, "next": following, "in_a_clone": list(CLONED) if _inside(root) else []})
@@ -350,20 +350,33 @@ def _inside(root: Path) -> bool:
     return Path(sys.prefix).is_relative_to(root)
 
 
+def check_name(name: str) -> None:
+    """Raises No where a new stack may not be called so."""
+    if not valid_stack_name(name):
+        raise No(f"\"{name}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first")
+
+
+def there_already(target: Target) -> No:
+    """The error for a stack file that is there."""
+    again = [f"pulumi preview --stack {target.stack}"]
+    return No(f"{target.file.shown} is there already, and was left as it is", again)
+
+
+def first_commands(stack: str) -> list[str]:
+    """What a person types for a stack file that is new."""
+    return [f"pulumi {words} {stack}" for words in ("stack init", "preview --stack", "up --stack")]
+
+
 def stack_file(name: str, store: bool, out: Out) -> int:
     """Writes the file of one more stack of this project. Exit 0 if it was written."""
     target = Target.find(name)
-    if not valid_stack_name(target.stack):
-        raise No(
-            f"\"{target.stack}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first"
-        )
+    check_name(target.stack)
     text = (STORE if store else SWEEP).format(
         name=target.stack, volume=target.stack[:35].rstrip("-"), page=docs_page("volumes.md")
     )
     if not target.file.create(text):
-        again = [f"pulumi preview --stack {target.stack}"]
-        raise No(f"{target.file.shown} is there already, and was left as it is", again)
-    following = [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
+        raise there_already(target)
+    following = first_commands(target.stack)
     out.document({"stack": target.stack, "file": target.file.shown, "next": following})
     made = "" if installed() else f" (make up STACK={target.stack} does the first and the last)"
     out.line(f"wrote {target.file.shown}: edit it, then{made}")

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweepstack.cli.commands.init import begin
+from sweepstack.cli.commands.init import begin, check_name, first_commands, there_already
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.prompt import answer
-from sweepstack.config.edit.stack_file import valid_stack_name
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.paths import engine_fix, installed
 from sweepstack.extensions.importers import kinds, script, trial
@@ -26,26 +25,26 @@ from sweepstack.operations.sweep.target import Target
 
 def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     """Writes the stack file, and in a folder without a project that, too. Exit 0 if the stack file is good, 1 if a
-    person has to edit it first. Runs the user's script once, for a short time, only after a yes. Raises No where a
-    source does not read; then nothing was written."""
+    person has to edit it first. Runs the user's script once, for a short time, only after a yes, and only where a
+    stack file can be written. Raises No where a source does not read; then nothing was written."""
     here = Path.cwd()
-    if not valid_stack_name(name.rsplit("/", 1)[-1]):
-        raise No(f"\"{name}\" can't be a stack's name: lower-case letters, digits and -, a letter or digit first")
+    check_name(name.rsplit("/", 1)[-1])
     found = _read(name, sources, here)
-    ran = trial.run(found, here) if _may_run(found, here, yes, out) else None
-    seen = trial.outcome(found, here, ran)
     made = begin(here)
     target = Target.find(name)
+    if target.file.path.exists():
+        raise there_already(target)
+    ran = trial.run(found, here) if _may_run(found, here, yes, out) else None
+    seen = trial.outcome(found, here, ran)
     if target.root != here and here.is_relative_to(target.root):
         found.job.setdefault("workdir", os.path.relpath(here, target.root))
     written.scored(found, seen)
     text = written.stack_text(target.stack, found, seen.artifacts, seen.metrics, seen.edit)
     if not target.file.create(text):
-        again = [f"pulumi preview --stack {target.stack}"]
-        raise No(f"{target.file.shown} is there already, and was left as it is", again)
+        raise there_already(target)
     mistakes = _mistakes(target)
     following = [] if not installed() or shutil.which("pulumi") else [f"{engine_fix()}, then sweepctl init"]
-    following += [f"pulumi {words} {target.stack}" for words in ("stack init", "preview --stack", "up --stack")]
+    following += first_commands(target.stack)
     out.document(
         {
             "stack": target.stack,

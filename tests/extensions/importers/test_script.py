@@ -148,6 +148,15 @@ def test_nothing_is_run_without_a_yes(root: Path, monkeypatch: pytest.MonkeyPatc
     assert list((root / "ran").iterdir())  # the same code does run after a yes
 
 
+def test_nothing_is_run_for_a_stack_file_that_is_there(root: Path) -> None:
+    (root / "ran").mkdir()
+    (root / "stacks/Pulumi.it.yaml").write_text("mine\n")
+    with pytest.raises(No, match=r"stacks/Pulumi\.it\.yaml is there already"):
+        made(root, f"open({str(root / 'ran/it')!r}, 'w')\n")
+    assert not list((root / "ran").iterdir())
+    assert (root / "stacks/Pulumi.it.yaml").read_text() == "mine\n"
+
+
 def test_a_script_that_writes_beside_itself_is_started_in_out(root: Path) -> None:
     text = made(root, TYPER)
     run = 'cd {out} && python "$OLDPWD"/train.py --learning-rate {learning_rate} --seed {seed} --steps {steps}'
