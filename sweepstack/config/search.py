@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -95,9 +96,14 @@ class SearchAxis(Shape):
     the parameter, or with its default in `cells.base`"""
 
     @property
+    def given(self) -> Iterator[str]:
+        """Those of KINDS that it names: one, once it is checked."""
+        return (kind for kind in KINDS if getattr(self, "int_" if kind == "int" else kind) is not None)
+
+    @property
     def kind(self) -> str:
         """Which of KINDS it is."""
-        return next(kind for kind in KINDS if getattr(self, "int_" if kind == "int" else kind) is not None)
+        return next(self.given)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -122,7 +128,7 @@ def allowed(value: Any) -> list[Any]:
 
 
 def _one_kind(axis: SearchAxis) -> SearchAxis:
-    given = [kind for kind in KINDS if getattr(axis, "int_" if kind == "int" else kind) is not None]
+    given = list(axis.given)
     if len(given) != 1:
         raise wrong(f"one of {', '.join(KINDS)}" + (f", not both {' and '.join(given)}" if given else ""))
     if axis.step is not None:
