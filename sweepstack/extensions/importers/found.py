@@ -42,7 +42,7 @@ class Found:
 
     `grid`: axis → values; `rows`: cells one by one, beside it never both; `fixed`: what all cells have; all by the
     names of a stack file. `search`: what draws cells, as the stack file's `search:` has it; `further`: what
-    could draw more of them, which is only told. `run`: the command with its
+    could draw more of them, which a note tells. `run`: the command with its
     placeholders, "" where the file has none. `job`: further keys of `job:`. `program`: the script that `run` starts.
     """
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from sweepstack.config.edit.stack_file import flow
 from sweepstack.extensions.importers.found import Found, drawn, param
 from sweepstack.onbox.common.errors import No
 
@@ -116,3 +117,4 @@ def _search(base: sqlite3.Connection, study: int, found: Found, spaces: dict[str
     if len(goals) > 1:
         found.lose(0, f"{len(goals)} objectives: a search goes by one metric")
     found.further = {"axes": axes, "goal": str(goals[0][0]).lower() if goals else "minimize"}
+    found.note(f"what more cells could be drawn by: search: {flow(found.further)}")

@@ -57,6 +57,7 @@ def test_the_cells_are_the_trials_and_the_space_what_it_drew_from(root: Path) ->
     } == cells
     text = (root / "stacks/Pulumi.it.yaml").read_text()
     assert "run: python train.py --lr {lr} --layers {layers} --act {act} --drop {drop} --amp {amp}" in text
+    assert "# note: what more cells could be drawn by: search: {axes: {lr: {log_uniform: [1e-05, 0.1]}, " in text
     assert "trials that were PRUNED run to their end here: 2" in text
     found = optuna_study.read(root / "study.db", "study.db")
     assert found.further["axes"] == {
