@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from pathlib import Path
@@ -21,6 +20,7 @@ from sweepstack.extensions.importers import (
     wandb_sweep,
 )
 from sweepstack.extensions.importers.found import Found
+from sweepstack.extensions.importers.python_file import parsed
 from sweepstack.onbox.common.errors import No
 
 MOST_BYTES = 4 << 20
@@ -41,6 +41,8 @@ def read(source: str, root: Path) -> Found | None:
         if found is not None:
             found.settle()
         return found
+    except OSError as error:
+        raise No(f"{source} can't be read: {error.strerror}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # another one's file
         raise No(f"{source}: does not read as what it seems to be: {error}") from error
 
@@ -91,10 +93,7 @@ def _of(document: Document, root: Path) -> Found:
 
 def _other(text: str, source: str, path: Path, root: Path) -> Found | None:
     if path.suffix == ".py":
-        try:
-            tree = ast.parse(text)
-        except SyntaxError as error:
-            raise No(f"{source}:{error.lineno}: {error.msg}") from error
+        tree = parsed(text, source)
         if ray_space.fits(tree):
             return ray_space.read(tree, source)
         return submitit_jobs.read(tree, source) if submitit_jobs.fits(tree) else None

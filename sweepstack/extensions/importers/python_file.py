@@ -7,11 +7,20 @@ import itertools
 from typing import Any
 
 from sweepstack.extensions.importers.found import MOST_ROWS
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import No, SweepstackError
 
 
 class Computed(SweepstackError):
     """A value that the file computes."""
+
+
+def parsed(text: str, shown: str) -> ast.Module:
+    """The file. Raises No with the line that is no Python."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        line = f":{error.lineno}" if error.lineno else ""
+        raise No(f"{shown}{line}: {error.msg}") from error
 
 
 def imports(tree: ast.Module, package: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweepstack.config.file import parse_document
 from sweepstack.extensions.importers.found import Found, quoted
-from sweepstack.extensions.importers.python_file import called, dotted
+from sweepstack.extensions.importers.python_file import called, dotted, parsed
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, No
 
@@ -156,10 +156,8 @@ def _short(number: float) -> Any:
 def takes(source: str, here: Path) -> Takes:
     """The options by the source alone. Raises No where it does not parse."""
     try:
-        tree = ast.parse((here / source).read_text(encoding="utf-8-sig"))
-    except SyntaxError as error:
-        raise No(f"{source}:{error.lineno}: {error.msg}") from error
-    except (OSError, UnicodeDecodeError) as error:
+        tree = parsed((here / source).read_text(encoding="utf-8-sig"), source)
+    except (OSError, ValueError) as error:
         raise No(f"{source}: {error}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = {called(call) for call in calls}

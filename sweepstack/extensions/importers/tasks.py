@@ -7,6 +7,7 @@ from typing import Any
 
 from sweepstack.config.file import Document
 from sweepstack.extensions.importers.found import Found
+from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
 SKY = ("resources", "setup", "run", "envs", "secrets", "workdir", "num_nodes", "name", "file_mounts", "volumes")
 ELSEWHERE = {
@@ -130,7 +131,7 @@ def _commands(found: Found, document: Document, text: str, place: tuple[str, ...
     if installs and len(installs) < len(lines):
         found.job["setup"] = "\n".join(installs)
         lines = [line for line in lines if line not in installs]
-    text = re.sub(r"(?<!\$)\{(?=[A-Za-z_]\w*\})", "{ ", "\n".join(["set -e", *lines] if len(lines) > 1 else lines))
+    text = PLACEHOLDER.sub(r"{ \1}", "\n".join(["set -e", *lines] if len(lines) > 1 else lines))
     for variable in sorted(set(re.findall(r"\$\{?((?:SKYPILOT|DSTACK)_\w+)", text))):
         found.lose(document.line(place), f"${variable}: nothing sets it here")
     found.run = text
