@@ -6,7 +6,7 @@ import io
 import json
 import pickle
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from sweepstack.core.printable import printable
@@ -201,12 +201,6 @@ class _Plain:
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
-    def __hash__(self) -> int:
-        return hash(repr(self.state))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Plain) and repr(self.state) == repr(other.state)
-
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__.get("state")
         if isinstance(state, dict) and name in state:
@@ -223,12 +217,18 @@ _ALLOWED = {
         )
     },
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"): type("_StorageInfo", (_Plain,), {}),
+    **{
+        (module, name): type(name, (_Plain,), {})
+        for module in ("pathlib", "pathlib._local")
+        for name in ("PosixPath", "PurePosixPath")
+    },
     ("torch", "Size"): tuple,
     ("torch.serialization", "_get_layout"): str,
     ("collections", "OrderedDict"): dict,
     ("builtins", "set"): set,
 }
-"""All that a `.metadata` may name, and what stands for it here: nothing of torch, and nothing that the file brings."""
+"""All that a `.metadata` may name, and what stands for it here: nothing of torch, nothing that the file brings, and no
+class of which it could set anything, since the next file is read by the same process."""
 
 
 class _Metadata(pickle.Unpickler):
@@ -236,8 +236,6 @@ class _Metadata(pickle.Unpickler):
         found = _ALLOWED.get((module, name))
         if found is None and module == "torch" and name.isidentifier():
             return f"torch.{name}"  # a number type
-        if found is None and module in ("pathlib", "pathlib._local") and name in ("PosixPath", "PurePosixPath"):
-            return PurePosixPath
         if found is None:
             raise Unsupported(f".metadata names {printable(f'{module}.{name}')}: nothing was loaded")
         return found
@@ -257,6 +255,7 @@ class Dcp:
             root = _Metadata(io.BytesIO(Path(folder.file(".metadata")).read_bytes())).load()
             self.stored = {name: _kind(one) for name, one in root.state_dict_metadata.items()}
             self.parts = [_part(index, info) for index, info in root.storage_data.items()]
+            _check_names(getattr(root, "planner_data", None))
         except (Unreadable, MemoryError):
             raise
         except Exception as error:
@@ -315,6 +314,8 @@ class Dcp:
                 raise Unsupported(f"{printable(name)} is what torch.load(weights_only=True) refuses") from None
             raise Unreadable(f"{printable(name)} in {printable(path)} does not read") from None
         except (RuntimeError, ValueError, EOFError, OSError, KeyError, AttributeError) as error:
+            if "allocate memory" in str(error):  # torch says so with a RuntimeError
+                raise MemoryError from None
             raise Unreadable(
                 f"{printable(name)} in {printable(path)}: torch refuses it ({type(error).__name__})"
             ) from None
@@ -325,6 +326,14 @@ def _kind(one: Any) -> tuple[tuple[int, ...] | None, dict[tuple[int, ...], tuple
     if type(one).__name__ != "TensorStorageMetadata":
         return None, {}
     return tuple(one.size), {tuple(chunk.offsets): tuple(chunk.sizes) for chunk in one.chunks}
+
+
+def _check_names(paths: Any) -> None:
+    """Raises Unreadable where a name is not that of the path that stands beside it, as DefaultSavePlanner writes both:
+    in all other places a name is the same text in the pickle, and one that was changed is changed in all."""
+    for name, path in paths.items() if isinstance(paths, dict) else ():
+        if isinstance(path, tuple) and name != ".".join(map(str, path)):
+            raise Unreadable(f"has a .metadata in which {printable(name)} has another path")
 
 
 def _part(index: Any, info: Any) -> tuple[str, tuple[int, ...], str, int, int]:
