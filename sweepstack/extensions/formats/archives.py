@@ -9,7 +9,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -43,14 +43,15 @@ class Tar:
         """Each member with its bytes, those that are `wanted`; of the others they are read and let go."""
         count = 0
         with unpacked(self.file) as handle:
+            stream = _Stream(handle)
             try:
-                with tarfile.open(fileobj=handle, mode="r|", errorlevel=2) as archive:
+                with tarfile.open(fileobj=stream, mode="r|", errorlevel=2) as archive:
                     for member in archive:
                         count += 1
                         if count > MAX_MEMBERS:
                             raise beyond(f"has more than {MAX_MEMBERS:,} members")
                         yield member.name, self._data(archive, member, wanted(member.name))
-                self._end(handle)
+                stream.check_end()
             except _NO_TAR as error:
                 raise Unreadable(f"is cut off or damaged: tarfile refuses it ({type(error).__name__})") from None
         if not count:
@@ -73,15 +74,24 @@ class Tar:
             data += [block] if wanted else []
         return b"".join(data)
 
-    def _end(self, handle: Any) -> None:
+
+class _Stream:
+    """The bytes of an archive as tarfile asks for them; the last 1,024 of them are kept."""
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle, self._last, self._total = handle, b"", 0
+
+    def read(self, size: int) -> bytes:
+        """The next ones."""
+        data = self._handle.read(size)
+        self._last, self._total = (self._last + data[-1024:])[-1024:], self._total + len(data)
+        return data
+
+    def check_end(self) -> None:
         """Raises Unreadable without the zeros that end an archive: tarfile takes one that is cut between members."""
-        while handle.read(BLOCK):
+        while self.read(BLOCK):
             pass  # to the end of a gzip, where its CRC is
-        with unpacked(self.file) as again:
-            last, total = b"", 0
-            while block := again.read(BLOCK):
-                last, total = (last + block)[-1024:], total + len(block)
-        if total < 1024 or total % 512 or last.strip(b"\0"):
+        if self._total < 1024 or self._total % 512 or self._last.strip(b"\0"):
             raise Unreadable("is cut off: it lacks the zeros that end a tar archive, or has something behind them")
 
 
