@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -170,9 +169,7 @@ class Flax:
             raise ValueError(f"extension {code} is not one of Flax")
         shape, name, buffer = msgpack.unpackb(data, raw=True)
         kind = "bfloat16" if name == b"V" else bytes(name).decode()
-        size = (
-            2 if kind == "bfloat16" else FORMATS[NUMBERS[kind]].itemsize if kind in NUMBERS else np.dtype(kind).itemsize
-        )
+        size = FORMATS[NUMBERS[kind]].itemsize if kind in NUMBERS else np.dtype(kind).itemsize
         count = 1
         for length in shape:
             count *= length
@@ -211,11 +208,11 @@ class Skops(NpzFile):
         from skops import io
 
         found = super().content(scanned) if self.headers else Content()
-        with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-            handle.seek(0)
-            data = handle.read()
+        data = self.file.read(0, self.file.size)
         try:
             foreign = io.get_untrusted_types(data=data)
+        except MemoryError:
+            raise
         except Exception as error:
             raise Unreadable(f"skops refuses it ({type(error).__name__})") from None
         if foreign:
@@ -225,6 +222,8 @@ class Skops(NpzFile):
             )
         try:
             model = io.loads(data, trusted=[])
+        except MemoryError:
+            raise
         except Exception as error:
             raise Unreadable(f"skops refuses it ({type(error).__name__})") from None
         found.names |= {str(name) for name in getattr(model, "__dict__", {})}

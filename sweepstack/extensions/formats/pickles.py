@@ -24,6 +24,8 @@ from sweepstack.loaders.base import Content, OpenFile, Spec, Unreadable, Unsuppo
 from sweepstack.loaders.scan import BLOCK, Region, Scan
 
 MAX_OPERATIONS = 50_000_000
+MAX_ZLIB = 1 << 30
+"""Bytes that what is packed by zlib, and so unpacked as a whole, may have."""
 _OPEN: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
     (b"\x1f\x8b", lambda handle: gzip.GzipFile(fileobj=handle)),
     (b"BZh", bz2.BZ2File),
@@ -102,10 +104,11 @@ class Joblib:
 
 
 def _zlib(handle: BinaryIO) -> bytes:
-    one, data = zlib.decompressobj(), []
+    one, data, size = zlib.decompressobj(), [], 0
     while block := handle.read(BLOCK):
         data.append(one.decompress(block))
-        if sum(map(len, data[-1:])) > 1 << 30:
+        size += len(data[-1])
+        if size > MAX_ZLIB:
             raise beyond("unpacks to more than a reader is given")
     data.append(one.flush())
     if not one.eof or one.unused_data:
@@ -122,7 +125,14 @@ class _Walk:
         self.arrays = 0
 
     def run(self) -> Content:
-        """To the end of the pickle, behind which nothing may stand."""
+        """To the end of the file, before which the pickle may not end."""
+        self.follow()
+        if self.stream.read(1):
+            raise Unreadable("has something behind its end")
+        return self.found
+
+    def follow(self) -> None:
+        """To the end of the pickle."""
         for count, (operation, argument, _) in enumerate(pickletools.genops(self.stream), 1):
             if count > MAX_OPERATIONS:
                 raise beyond(f"has more than {MAX_OPERATIONS:,} operations")
@@ -133,9 +143,6 @@ class _Walk:
                 self.stack.append(argument)
             elif operation.name not in _NOTHING:
                 raise Unsupported(f"is pickled with {operation.name}, which this reader does not follow")
-        if self.stream.read(1):
-            raise Unreadable("has something behind its end")
-        return self.found
 
     def named(self, name: str) -> None:
         """A type or function that it would look up."""
@@ -170,12 +177,7 @@ class _Walk:
         if kind is None or kind.hasobject:
             inner = _Walk(self.stream)
             inner.found = self.found
-            for operation, argument, _ in pickletools.genops(self.stream):
-                step = _STEPS.get(operation.name)
-                if step is not None:
-                    step(inner, argument)
-                elif operation.name in _VALUES:
-                    inner.stack.append(argument)
+            inner.follow()
             return
         if state.get("numpy_array_alignment_bytes"):
             padding = self.stream.read(1)
