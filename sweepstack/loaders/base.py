@@ -8,7 +8,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from sweepstack.core.loader_names import Loader
 from sweepstack.core.printable import printable
@@ -172,6 +172,16 @@ class OpenFile:
             offset += len(part)
             length -= len(part)
         return b"".join(parts)
+
+    def begins_with(self, magic: bytes) -> bool:
+        """Whether these are its first bytes."""
+        return os.pread(self.fd, len(magic), 0) == magic
+
+    def stream(self) -> BinaryIO:
+        """For a library, from the beginning on; to be closed. All streams of a file share one position."""
+        handle = os.fdopen(os.dup(self.fd), "rb")
+        handle.seek(0)
+        return handle
 
     def check_unchanged(self) -> None:
         """Raises Unreadable when the file was written to since it was opened."""

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import math
-import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -21,17 +20,16 @@ from sweepstack.onbox.common.dataclass import dataclass, field
 MAX_FIELD = 1 << 20
 """Characters of one field."""
 MAX_COLUMNS = 100_000
-
-
+GZIP = b"\x1f\x8b"
+"""How a gzip begins."""
 NO_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading an `unpacked` file raises where it is cut or damaged."""
 
 
 def unpacked(file: OpenFile) -> BinaryIO:
     """A file from its beginning on, unpacked where it is a gzip: its CRC is met at the end."""
-    handle = os.fdopen(os.dup(file.fd), "rb")
-    handle.seek(0)
-    if file.size < 2 or file.read(0, 2) != b"\x1f\x8b":
+    handle = file.stream()
+    if not file.begins_with(GZIP):
         return handle
     opened = gzip.GzipFile(fileobj=handle)
     opened.myfileobj = cast(FileIO, handle)  # closed with it

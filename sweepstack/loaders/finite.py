@@ -53,6 +53,35 @@ FORMATS: dict[str, Format] = {
     **{name: Format(int(name[1]), "u1") for name in ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")},
     "bool": Format(1, "u1"),
 }
+DTYPES: dict[str, str] = {
+    "float64": "f8",
+    "float32": "f4",
+    "float16": "f2",
+    "bfloat16": "bf16",
+    "complex128": "c16",
+    "complex64": "c8",
+    "complex32": "c4",
+    "float8_e4m3fn": "f8_e4m3fn",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e4m3fnuz": "f8_e4m3fnuz",
+    "float8_e5m2fnuz": "f8_e5m2fnuz",
+    "float8_e8m0fnu": "f8_e8m0",
+    "int64": "i8",
+    "int32": "i4",
+    "int16": "i2",
+    "int8": "i1",
+    "uint64": "u8",
+    "uint32": "u4",
+    "uint16": "u2",
+    "uint8": "u1",
+    "bool": "bool",
+    "bcomplex32": "bc4",
+    "float4_e2m1fn_x2": "u1",
+    "qint32": "i4",
+    "qint8": "i1",
+    "quint8": "u1",
+}
+"""By the names that libraries give to number types."""
 
 
 class FiniteCheck:

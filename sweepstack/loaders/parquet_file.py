@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from sweepstack.core.extras import lacks
@@ -24,7 +23,7 @@ class ParquetFile:
             import pyarrow.parquet
         except ImportError as error:
             raise NoAnswer(f"can't be read here: {lacks('parquet') or error}") from None
-        if not file.size >= 4 or file.read(0, 4) != MAGIC:  # pyarrow looks at the end alone
+        if not file.begins_with(MAGIC):  # pyarrow looks at the end alone
             raise Unreadable("is no parquet file, or damaged from the start")
         self.file = file
         self._library: Any = pyarrow
@@ -33,8 +32,7 @@ class ParquetFile:
         """Reads all rows. Names of columns; NaN and infinities by column; columns of numbers with nulls in them."""
         arrow = self._library
         try:
-            with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-                handle.seek(0)
+            with self.file.stream() as handle:
                 opened = arrow.parquet.ParquetFile(handle, page_checksum_verification=True)
                 return self._read(arrow, opened)
         except (arrow.ArrowMemoryError, MemoryError):

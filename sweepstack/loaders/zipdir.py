@@ -109,7 +109,7 @@ class ZipDirectory:
 
 def is_zip(file: OpenFile) -> bool:
     """Does the file begin as a zip file does?"""
-    return file.size >= 4 and os.pread(file.fd, 4, 0) == LOCAL_MAGIC
+    return file.begins_with(LOCAL_MAGIC)
 
 
 def read_directory(file: OpenFile, spare: int = SPARE) -> ZipDirectory:

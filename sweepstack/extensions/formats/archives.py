@@ -9,15 +9,16 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from sweepstack.core.extras import lacks
 from sweepstack.core.printable import printable
+from sweepstack.extensions.formats.shared import LibraryFile
 from sweepstack.loaders.base import Bad, Content, NoAnswer, NonFinite, OpenFile, Spec, Unreadable, beyond, some
 from sweepstack.loaders.csv_file import unpacked
-from sweepstack.loaders.scan import BLOCK, Region, Scan
+from sweepstack.loaders.scan import BLOCK, Scan
 from sweepstack.loaders.torch_files.archive import zip_regions
 from sweepstack.loaders.zipdir import is_zip, read_directory
 
@@ -27,13 +28,8 @@ MAX_PART = 256 << 20
 _NO_TAR = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError, ValueError)
 
 
-class Tar:
+class Tar(LibraryFile):
     """A tar archive, also of gzip. Read member by member; links and devices in it are no mistake, and not followed."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """Names of members. Raises Unreadable for one that is cut off, an archive without its end, or an empty one."""
@@ -45,7 +41,7 @@ class Tar:
         with unpacked(self.file) as handle:
             stream = _Stream(handle)
             try:
-                with tarfile.open(fileobj=stream, mode="r|", errorlevel=2) as archive:
+                with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", errorlevel=2) as archive:
                     for member in archive:
                         count += 1
                         if count > MAX_MEMBERS:

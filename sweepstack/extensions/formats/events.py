@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sweepstack.loaders.base import Bad, Content, NonFinite, OpenFile, Spec, Unreadable
-from sweepstack.loaders.scan import Region, Scan
+from sweepstack.extensions.formats.shared import LibraryFile
+from sweepstack.loaders.base import Bad, Content, NonFinite, Unreadable
+from sweepstack.loaders.scan import Scan
 
 FRAME = 16
 """Bytes around each record: its length, and two checksums."""
 
 
-class Events:
+class Events(LibraryFile):
     """An event file. A file that is cut between two records is a shorter one, and no mistake can be seen in it."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """Tags; scalars that are not finite, by tag. Raises Unreadable for a record that is cut or damaged, and for a

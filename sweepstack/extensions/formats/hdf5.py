@@ -13,9 +13,10 @@ os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # before h5py: a file may name a filte
 import h5py
 
 from sweepstack.core.printable import printable
-from sweepstack.extensions.formats.numbers import Arrays, add_array
-from sweepstack.loaders.base import Content, OpenFile, Spec, Unreadable, Unsupported, beyond, unique_keys
-from sweepstack.loaders.scan import Region, Scan
+from sweepstack.extensions.formats.numbers import add_parts
+from sweepstack.extensions.formats.shared import LibraryFile
+from sweepstack.loaders.base import Content, OpenFile, Spec, Unreadable, Unsupported, unique_keys
+from sweepstack.loaders.scan import Scan
 from sweepstack.loaders.torch_files.archive import zip_regions
 from sweepstack.loaders.zipdir import is_zip, read_directory
 
@@ -25,13 +26,8 @@ PART = 4 << 20
 _NO_HDF5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, UnicodeDecodeError)
 
 
-class Hdf5:
+class Hdf5(LibraryFile):
     """An HDF5 file. Raises Unsupported where a part of it lies in other files."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """Paths of groups and datasets; non-finite numbers by dataset. Raises Unreadable, also without a dataset."""
@@ -64,7 +60,7 @@ def read(source: Any) -> Content:
     """All datasets and attributes of an HDF5 file, from its path or from memory. Raises Unreadable, Unsupported."""
     found, count = Content(), 0
     try:
-        with h5py.File(source, "r", locking=False) if isinstance(source, str) else h5py.File(source, "r") as root:
+        with h5py.File(source, "r", locking=False) as root:
             _attributes(root)
             for path, one in _walk(root):
                 found.names.add(path)
@@ -81,7 +77,7 @@ def read(source: Any) -> Content:
 
 def _walk(root: Any) -> Iterator[tuple[str, Any]]:
     """(path, group or dataset) of each, once."""
-    pending, seen = [("", root)], {root.id.__hash__()}
+    pending, seen = [("", root)], {hash(root.id)}
     while pending:
         above, group = pending.pop()
         for name in group:
@@ -92,9 +88,9 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
             if isinstance(link, h5py.SoftLink):
                 continue
             one = group[name]
-            if one.id.__hash__() in seen:
+            if hash(one.id) in seen:
                 continue
-            seen.add(one.id.__hash__())
+            seen.add(hash(one.id))
             yield path, one
             if isinstance(one, h5py.Group):
                 pending.append((path, one))
@@ -110,16 +106,4 @@ def _read(found: Content, path: str, one: Any) -> None:
         raise Unsupported(f"{printable(path)} lies in other files, which nothing here opens")
     if one.shape is None:
         return
-    if not one.shape:
-        add_array(found, path, one[()])
-        return
-    size = max(1, one.dtype.itemsize)
-    for length in one.shape[1:]:
-        size *= length
-    rows = max(1, PART // max(size, 1), one.chunks[0] if one.chunks else 1)
-    if rows * size > (1 << 30):
-        raise beyond(f"{printable(path)} has rows of {size:,} bytes")
-    arrays = Arrays()
-    for at in range(0, one.shape[0], rows):
-        arrays.feed(one[at : at + rows])
-    arrays.note(found, path)
+    add_parts(found, path, one, PART, one.chunks[0] if one.chunks else 1)

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any, BinaryIO
 
 from PIL import Image
 
-from sweepstack.loaders.base import Content, OpenFile, Spec, Unreadable, beyond
-from sweepstack.loaders.scan import Region, Scan
+from sweepstack.extensions.formats.shared import LibraryFile
+from sweepstack.loaders.base import Content, Unreadable, beyond
+from sweepstack.loaders.scan import Scan
 
 KINDS = ("PNG", "JPEG")
 
 
-class ImageFile:
+class ImageFile(LibraryFile):
     """An image. Raises Unreadable where Pillow refuses it, Unsupported for one that is too large to be decoded."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def _check_end(self) -> None:
         """Raises Unreadable for a PNG without its last chunk, which Pillow does without."""
-        begin, end = (
-            self.file.read(0, min(8, self.file.size)),
-            self.file.read(max(0, self.file.size - 12), min(12, self.file.size)),
-        )
-        if begin == b"\x89PNG\r\n\x1a\n" and end != b"\0\0\0\0IEND\xaeB`\x82":
+        end = self.file.read(max(0, self.file.size - 12), min(12, self.file.size))
+        if self.file.begins_with(b"\x89PNG\r\n\x1a\n") and end != b"\0\0\0\0IEND\xaeB`\x82":
             raise Unreadable("is cut off, or has something behind its end")
 
     def content(self, scanned: Scan) -> Content:
         """No names; one colour alone counts as numbers that are all the same."""
-        with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-            handle.seek(0)
+        with self.file.stream() as handle:
             image = decode(handle)
         self._check_end()
         found = Content()

@@ -9,6 +9,7 @@ import numpy as np
 
 from sweepstack.core.printable import printable
 from sweepstack.extensions.formats.numbers import NUMBERS, Numbers, add_array
+from sweepstack.extensions.formats.shared import LibraryFile, leaves
 from sweepstack.loaders.base import Bad, Content, NonFinite, OpenFile, Spec, Unreadable, Unsupported, some
 from sweepstack.loaders.finite import FORMATS
 from sweepstack.loaders.numpy_files import NpzFile
@@ -40,7 +41,7 @@ class Gguf:
         from gguf import GGUFReader
 
         formats = {Kind.F64: "f8", Kind.F32: "f4", Kind.F16: "f2", Kind.BF16: "bf16"}
-        if file.read(0, min(4, file.size)) != b"GGUF":
+        if not file.begins_with(b"GGUF"):
             raise Unreadable("is no GGUF file, or damaged from the start")
         try:
             reader = GGUFReader(file.path)
@@ -127,13 +128,8 @@ class Onnx:
             yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))
 
 
-class Flax:
+class Flax(LibraryFile):
     """What flax.serialization writes: msgpack of dicts, with arrays in it. Read into memory as a whole."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """Dotted names of arrays and the keys above them; non-finite numbers by array. Raises Unreadable."""
@@ -148,7 +144,7 @@ class Flax:
         if not isinstance(root, dict) or not root:
             raise Unreadable("is no dict of Flax, or an empty one")
         found = Content({str(key) for key in root})
-        for name, value in _arrays(root):
+        for name, value in leaves(root):
             if isinstance(value, _Array):
                 found.names.add(name)
                 if value.kind is not None:
@@ -181,17 +177,6 @@ class Flax:
 class _Array:
     def __init__(self, kind: str | None, data: bytes) -> None:
         self.kind, self.data = kind, data
-
-
-def _arrays(root: Any) -> Iterator[tuple[str, Any]]:
-    pending: list[tuple[str, Any]] = [("", root)]
-    while pending:
-        name, value = pending.pop()
-        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-        if children is None:
-            yield name, value
-        else:
-            pending += [(f"{name}.{str(key)[:200]}" if name else str(key)[:200], child) for key, child in children]
 
 
 class Skops(NpzFile):

@@ -6,21 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from sweepstack.loaders.base import NONE, Content, NonFinite
-from sweepstack.loaders.finite import FiniteCheck
+from sweepstack.core.printable import printable
+from sweepstack.loaders.base import NONE, Content, NonFinite, beyond
+from sweepstack.loaders.finite import DTYPES, FORMATS, FiniteCheck
 from sweepstack.loaders.scan import BLOCK
 
-NUMBERS = {
-    "float64": "f8",
-    "float32": "f4",
-    "float16": "f2",
-    "bfloat16": "bf16",
-    "complex128": "c16",
-    "complex64": "c8",
-    "float8_e4m3fn": "f8_e4m3fn",
-    "float8_e5m2": "f8_e5m2",
-}
-"""Number types by the names that libraries give them → by those of `loaders.finite`."""
+NUMBERS = {name: kind for name, kind in DTYPES.items() if FORMATS[kind].can_fail}
+"""Number types that can hold a NaN or an infinity."""
+MAX_ROWS = 1 << 30
+"""Bytes of an array that are read at once, at most."""
 
 
 class Numbers:
@@ -72,4 +66,21 @@ def add_array(found: Content, name: str, values: Any) -> None:
     """Notes one array of numpy."""
     arrays = Arrays()
     arrays.feed(np.asarray(values))
+    arrays.note(found, name)
+
+
+def add_parts(found: Content, name: str, array: Any, part: int, chunk: int = 1) -> None:
+    """Notes an array of a library, read in parts of `part` bytes or `chunk` rows, whichever is more. `array` has shape,
+    dtype and slices."""
+    if not array.shape:
+        add_array(found, name, array[()])
+        return
+    size = max(1, array.dtype.itemsize)
+    for length in array.shape[1:]:
+        size *= length
+    rows, arrays = max(1, part // max(size, 1), chunk), Arrays()
+    if rows * size > MAX_ROWS:
+        raise beyond(f"{printable(name)} has rows of {size:,} bytes")
+    for at in range(0, array.shape[0], rows):
+        arrays.feed(array[at : min(at + rows, array.shape[0])])
     arrays.note(found, name)

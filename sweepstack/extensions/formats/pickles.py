@@ -10,7 +10,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import pickletools
 import zlib
 from collections.abc import Callable, Mapping
@@ -20,8 +19,9 @@ import numpy as np
 
 from sweepstack.core.printable import printable
 from sweepstack.extensions.formats.numbers import Arrays
-from sweepstack.loaders.base import Content, OpenFile, Spec, Unreadable, Unsupported, beyond
-from sweepstack.loaders.scan import BLOCK, Region, Scan
+from sweepstack.extensions.formats.shared import LibraryFile
+from sweepstack.loaders.base import Content, Unreadable, Unsupported, beyond
+from sweepstack.loaders.scan import BLOCK, Scan
 
 MAX_OPERATIONS = 50_000_000
 MAX_ZLIB = 1 << 30
@@ -73,32 +73,24 @@ class _Mark:
     pass
 
 
-class Joblib:
+class Joblib(LibraryFile):
     """A pickle. Raises Unsupported where it names a type that is not of scikit-learn, numpy or scipy."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """No names; non-finite numbers by array, in their order. Raises Unreadable for one that is cut or damaged."""
-        with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-            handle.seek(0)
-            begin = self.file.read(0, min(8, self.file.size))
+        with self.file.stream() as handle:
             try:
-                return _Walk(self._unpacked(handle, begin)).run()
+                return _Walk(self._unpacked(handle)).run()
             except MemoryError:
                 raise
             except _NO_PICKLE as error:
                 raise Unreadable(f"is cut off or damaged: it does not unpickle ({type(error).__name__})") from None
 
-    @staticmethod
-    def _unpacked(handle: BinaryIO, begin: bytes) -> Any:
+    def _unpacked(self, handle: BinaryIO) -> Any:
         for magic, opened in _OPEN:
-            if begin.startswith(magic):
+            if self.file.begins_with(magic):
                 return io.BufferedReader(opened(handle))
-        if begin[:1] == b"\x78":
+        if self.file.begins_with(b"\x78"):
             return io.BytesIO(_zlib(handle))
         return handle
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.core.printable import printable
-from sweepstack.extensions.formats.numbers import Arrays, add_array
-from sweepstack.loaders.base import Content, Folder, NoAnswer, Spec, Unreadable, Unsupported, beyond, some
+from sweepstack.extensions.formats.numbers import Arrays, add_parts
+from sweepstack.loaders.base import Content, Folder, NoAnswer, Spec, Unreadable, Unsupported, some
 from sweepstack.loaders.scan import Region, Scan
 
 PART = 64 << 20
@@ -49,7 +49,7 @@ class Zarr:
             arrays = list(_zarr_arrays(zarr, root))
             for path, array in arrays:
                 found.names.add(path)
-                add_parts(found, path, array)
+                add_parts(found, path, array, PART)
                 if array.nchunks_initialized < array.nchunks:
                     missing.append(path)
         except (MemoryError, Unreadable):
@@ -70,22 +70,6 @@ def _zarr_arrays(zarr: Any, root: Any) -> Iterator[tuple[str, Any]]:
     for path, one in root.members(max_depth=None):
         if isinstance(one, zarr.Array):
             yield path, one
-
-
-def add_parts(found: Content, name: str, array: Any) -> None:
-    """Reads an array of a library row by row, and notes it. `array` has shape, dtype and slices."""
-    if not array.shape:
-        add_array(found, name, array[()])
-        return
-    size = max(1, array.dtype.itemsize)
-    for length in array.shape[1:]:
-        size *= length
-    if size > 1 << 30:
-        raise beyond(f"{printable(name)} has rows of {size:,} bytes")
-    rows, arrays = max(1, PART // size), Arrays()
-    for at in range(0, array.shape[0], rows):
-        arrays.feed(array[at : min(at + rows, array.shape[0])])
-    arrays.note(found, name)
 
 
 def _json(folder: Folder, name: str) -> Any:
@@ -173,7 +157,7 @@ class Orbax:
         kind = {"driver": "zarr3" if self.zarr3 else "zarr", "kvstore": store}
         try:
             array = tensorstore.open(kind, open=True, read=True, context=tensorstore.Context(_FEW)).result(timeout=600)
-            add_parts(found, shown, _Stored(array))
+            add_parts(found, shown, _Stored(array), PART)
         except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
             raise Unreadable(f"{printable(shown)}: tensorstore refuses it ({type(error).__name__})") from None
 

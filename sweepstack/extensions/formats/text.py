@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # comes with the engine's SDK
 
 from sweepstack.core.printable import printable
+from sweepstack.extensions.formats.shared import LibraryFile, leaves
 from sweepstack.loaders.base import (
     NO_NUMBER,
     Bad,
@@ -20,10 +20,9 @@ from sweepstack.loaders.base import (
     Unreadable,
     Unsupported,
     beyond,
-    dotted,
     unique_keys,
 )
-from sweepstack.loaders.csv_file import NO_GZIP, CsvFile, unpacked
+from sweepstack.loaders.csv_file import GZIP, NO_GZIP, CsvFile, unpacked
 from sweepstack.loaders.scan import Region, Scan
 
 MAX_LINE = 64 << 20
@@ -32,27 +31,21 @@ MAX_YAML = 16 << 20
 """Bytes: PyYAML takes a hundred times as many in memory."""
 MOST = 1000
 """Names of values that are no numbers."""
-MAX_NODES = 2_000_000
-"""Values that are looked at: a few aliases can mean billions."""
 
 
-class Jsonl:
+class Jsonl(LibraryFile):
     """JSON, a value a line. Blank lines are nothing. Memory: one line."""
-
-    regions: tuple[Region, ...] = ()
-
-    def __init__(self, file: OpenFile, spec: Spec) -> None:
-        self.file = file
 
     def content(self, scanned: Scan) -> Content:
         """Keys at the top level of any line, and where NaN or an infinity stands, by key. A key that is null in each
         line has no name. Raises Unreadable with the line."""
-        found, numbers, held = Content(), 0, set[str]()
+        found, numbers, held, ended = Content(), 0, set[str](), True
         bad: dict[str, int] = {}
         with unpacked(self.file) as handle:
             try:
                 while line := handle.readline(MAX_LINE + 1):
                     numbers += 1
+                    ended = line.endswith(b"\n")
                     if len(line) > MAX_LINE:
                         raise beyond(f"has a line {numbers:,} of more than {MAX_LINE:,} bytes")
                     if not line.strip():
@@ -67,16 +60,12 @@ class Jsonl:
                 raise Unreadable(f"does not unpack ({type(error).__name__})") from None
         if not held:
             raise Unreadable("holds no value")
-        if not line.endswith(b"\n") and numbers and not _ends_with_newline(self.file):
+        if not ended and not self.file.begins_with(GZIP):
             found.notes.append("its last line has no end: it may be cut where a value ends")
         found.names = held - {""}
         found.nonfinite = [NonFinite(name, Bad(count, count)) for name, count in bad.items()]
         found.absent = list(dict.fromkeys(found.absent))
         return found
-
-
-def _ends_with_newline(file: OpenFile) -> bool:
-    return file.read(0, 2) == b"\x1f\x8b" or file.read(file.size - 1, 1) == b"\n"
 
 
 def _json(line: bytes, number: int) -> Any:
@@ -137,23 +126,6 @@ class Yaml:
             _take(name, child, bad, found)
         found.nonfinite = [NonFinite(name, Bad(count, count)) for name, count in bad.items()]
         return found
-
-
-def leaves(root: Any) -> Iterable[tuple[str, Any]]:
-    """(dotted name, value) of all that is no dict and no list. Raises Unsupported where these are endless."""
-    pending: list[tuple[str, Any]] = [("", root)]
-    count = 0
-    while pending:
-        name, value = pending.pop()
-        count += 1
-        if count > MAX_NODES:
-            raise beyond(f"holds more than {MAX_NODES:,} values")
-        if isinstance(value, dict):
-            pending.extend((dotted(name, str(key)), child) for key, child in reversed(value.items()))
-        elif isinstance(value, list | tuple | set):
-            pending.extend((dotted(name, str(at)), child) for at, child in reversed(list(enumerate(value))))
-        else:
-            yield name or "value", value
 
 
 def _take(name: str, value: Any, bad: dict[str, int], found: Content) -> None:

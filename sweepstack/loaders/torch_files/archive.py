@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import math
 import mmap
-import os
 import pickle
 import re
 from collections.abc import Iterator, Sequence
@@ -352,8 +351,7 @@ class TorchLoaded:
         torch: Any = importlib.import_module("torch")
         torch.set_num_threads(1)
         try:
-            with os.fdopen(os.dup(self.file.fd), "rb") as handle:
-                handle.seek(0)
+            with self.file.stream() as handle:
                 root = torch.load(handle, map_location="cpu", weights_only=True)
         except MemoryError:
             raise

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sweepstack.core.printable import printable
 from sweepstack.loaders.base import Unreadable, Unsupported, dotted
-from sweepstack.loaders.finite import FORMATS
+from sweepstack.loaders.finite import DTYPES, FORMATS
 
 UNTYPED = "untyped"
 _STORAGES = {
@@ -38,34 +38,6 @@ _STORAGES = {
     "QInt8Storage": "i1",
     "QUInt8Storage": "u1",
     "QInt32Storage": "i4",
-}
-_DTYPES = {
-    "float64": "f8",
-    "float32": "f4",
-    "float16": "f2",
-    "bfloat16": "bf16",
-    "complex128": "c16",
-    "complex64": "c8",
-    "complex32": "c4",
-    "float8_e4m3fn": "f8_e4m3fn",
-    "float8_e5m2": "f8_e5m2",
-    "float8_e4m3fnuz": "f8_e4m3fnuz",
-    "float8_e5m2fnuz": "f8_e5m2fnuz",
-    "float8_e8m0fnu": "f8_e8m0",
-    "int64": "i8",
-    "int32": "i4",
-    "int16": "i2",
-    "int8": "i1",
-    "uint64": "u8",
-    "uint32": "u4",
-    "uint16": "u2",
-    "uint8": "u1",
-    "bool": "bool",
-    "bcomplex32": "bc4",
-    "float4_e2m1fn_x2": "u1",
-    "qint32": "i4",
-    "qint8": "i1",
-    "quint8": "u1",
 }
 MAX_DIMENSIONS = 64
 
@@ -270,8 +242,8 @@ class _Restricted(pickle.Unpickler):
         if module == "torch" or module == "torch.storage":
             if name in _STORAGES:
                 return NumberType(_STORAGES[name])
-            if name in _DTYPES and module == "torch":
-                return NumberType(_DTYPES[name])
+            if name in DTYPES and module == "torch":
+                return NumberType(DTYPES[name])
         found = _GLOBALS.get((module, name))
         if found is None:
             raise refused(module, name)
