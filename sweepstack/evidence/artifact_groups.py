@@ -31,12 +31,12 @@ class Group:
         """File → how it is read by itself."""
         if not self.path.endswith("/"):
             return dict.fromkeys(self.units, self.spec)
-        alone = (
-            {}
-            if self.spec.load == "command"
-            else {unit + name: member_spec(self.spec, name) for unit, names in self.folders for name in names}
-        )
-        return {file: alone.get(file) for files in self.units.values() for file in files}
+        whole = self.spec.load == "command"
+        return {
+            unit + name: None if whole else member_spec(self.spec, name)
+            for unit, names in self.folders
+            for name in names
+        }
 
     def record(self, files: Sequence[FileEntry], verdicts: Mapping[str, str]) -> ReceiptGroup:
         """For the receipt. `files`: those of the manifest. `verdicts`: of each that was read by itself."""

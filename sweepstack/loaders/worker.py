@@ -64,10 +64,8 @@ def _read(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
     for name in {name for spec in specs for name in _libraries(spec, reader)}:
         with contextlib.suppress(ImportError):  # which its reader then says
             importlib.import_module(name)  # before the limits: torch maps gigabytes of libraries
-    spare: Reader = "restricted" if all(spec.load in CORE for spec in specs) else "torch"
-    _limit(
-        "torch" if "torch" in (reader, spare) else "restricted", max(size or 0 for _, _, _, size, *_ in files), seconds
-    )
+    room: Reader = reader if all(spec.load in CORE for spec in specs) else "torch"
+    _limit(room, max(size or 0 for _, _, _, size, *_ in files), seconds)
     check = _check(asked["check"], seconds)
     alone = progress if len(files) == 1 else None
     results: list[Any] = []

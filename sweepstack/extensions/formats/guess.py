@@ -58,9 +58,10 @@ def guess(paths: Iterable[str]) -> list[Line]:
     """The lines for a run that left these files: paths below its `{out}`, with slashes. Numbers that look like those of
     a step, an epoch, a shard or a time become `*`. Pure; [] where no name tells anything."""
     found: dict[str, Line] = {}
-    for line in _folders(sorted(set(paths))):
+    every = sorted(set(paths))
+    for line in _folders(every):
         found.setdefault(line.path, line)
-    kept = (path for path in sorted(set(paths)) if not _SKIPPED.search(path))
+    kept = (path for path in every if not _SKIPPED.search(path))
     files = [path for path in kept if not any(unit_of(pattern, path) for pattern in found)]
     shapes: dict[str, list[str]] = {}
     for path in files:
@@ -107,7 +108,8 @@ def _files(same: list[str]) -> Iterable[Line]:
     if len(same) == 1 and not changing:
         yield Line(same[0], {"load": loader}, f"by its name, {loader}")
         return
-    pattern = "-*-of-*.safetensors".join((_SHARD.sub(r"\1", name), "")) if _SHARD.fullmatch(name) else _starred(name)
+    shard = _SHARD.fullmatch(name)
+    pattern = f"{shard[1]}-*-of-*.safetensors" if shard else _starred(name)
     if ".tfevents." in name and folder.rpartition("/")[0] in ("runs", "logs"):
         folder = folder.rpartition("/")[0] + "/*"  # a date, a time and a machine
     folder = folder if len({one.rpartition("/")[0] for one in same}) == 1 else _starred(folder)

@@ -82,16 +82,3 @@ def damaged_copies(good: Path, place: Path, kind: str) -> Iterator[Path]:
             else:
                 (place / name).write_bytes(changed)
             yield place
-
-
-def measure(good: Path, place: Path, spec: PlainSpec, kind: str) -> tuple[int, int, list[Path]]:
-    """(how many are refused, of how many)."""
-    refused = total = 0
-    unseen: list[Path] = []
-    for copy in damaged_copies(good, place, kind):
-        total += 1
-        if is_good(copy, spec):
-            unseen.append(copy)
-        else:
-            refused += 1
-    return refused, total, unseen
