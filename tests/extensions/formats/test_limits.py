@@ -13,6 +13,7 @@ from sweepstack.extensions.formats import pickles
 from sweepstack.loaders.base import PlainSpec
 from sweepstack.loaders.load import NO_MEMORY, load
 from tests.extensions.formats import samples
+from tests.extensions.formats.damage import is_good, judged
 
 
 def test_a_pickle_that_zlib_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +40,18 @@ def test_skops_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(io, call, no_memory)
     result = load(str(tmp_path / "one.skops"), PlainSpec("skops"))
     assert (result.unknown, result.reasons) == (True, (NO_MEMORY,))
+
+
+def test_json_lines_of_one_byte(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text("7")
+    result = load(str(tmp_path / "one.jsonl"), PlainSpec("jsonl"))
+    assert (result.ok, result.notes) == (True, ("its last line has no end: it may be cut where a value ends",))
+
+
+def test_an_array_without_a_number(tmp_path: Path) -> None:
+    import zarr
+
+    root = zarr.open_group(str(tmp_path / "z"), mode="w")
+    root.create_array("empty", shape=(3, 0), chunks=(1, 1), dtype="f4")
+    root.create_array("full", data=samples.arrays()["w1"])
+    assert is_good(tmp_path / "z", PlainSpec("zarr")), judged(tmp_path / "z", PlainSpec("zarr"))
