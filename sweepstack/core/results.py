@@ -183,33 +183,40 @@ def _mean(results: Sequence[CellResult], name: str) -> Mean | None:
 def cell_rows(found: Sequence[CellResult], axes: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each cell, with its values as they are: `cell`, `state`, its axes, its values, `code`. A column that
     would have a name twice gets `param.` or `value.` before it."""
-    taken = {"cell", "state", "code"}
-    named = [(f"param.{name}" if name in taken else name, name) for name in axes]
-    taken |= {shown for shown, _ in named}
-    measured = [(f"value.{name}" if name in taken else name, name) for name in columns]
+    named = _apart("param", axes, ("cell", "state", "code"))
+    measured = _apart("value", columns, ("cell", "state", "code", *named.values()))
     return [
         {
             "cell": one.name,
             "state": one.state,
-            **{shown: one.params.get(name) for shown, name in named},
-            **{shown: one.values.get(name) for shown, name in measured},
+            **{shown: one.params.get(name) for name, shown in named.items()},
+            **{shown: one.values.get(name) for name, shown in measured.items()},
             "code": one.code,
         }
         for one in found
     ]
 
 
+def _apart(what: str, names: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
+    """Names → what their columns are called: one that is taken gets `what.` before it."""
+    return {name: f"{what}.{name}" if name in taken else name for name in names}
+
+
 def mean_rows(made: Sequence[Group], columns: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each group, with all digits: its axes, `n`, `of`, `verified`, `code`, and of each value its `_mean`,
-    `_std`, `_n` and `_not_finite`. `code`: digests, with blanks between them where it is mixed."""
+    `_std`, `_n` and `_not_finite`. `code`: digests, with blanks between them where it is mixed. An axis that has a
+    name of these gets `param.` before it."""
+    parts = ("mean", "std", "n", "not_finite")
+    own = ("n", "of", "verified", "code", *(f"{name}_{part}" for name in columns for part in parts))
+    named = _apart("param", list(made[0].axes) if made else [], own)
     rows = []
     for group in made:
-        row = {**group.axes, "n": len(group.cells), "of": len(group.wanted), "verified": group.verified}
+        row = {shown: group.axes[name] for name, shown in named.items()}
+        row |= {"n": len(group.cells), "of": len(group.wanted), "verified": group.verified}
         row["code"] = " ".join(group.codes)
         for name in columns:
             mean = group.values.get(name, Mean(None, None, 0))
-            row |= {f"{name}_{part}": value for part, value in vars(mean).items() if part in ("mean", "std", "n")}
-            row[f"{name}_not_finite"] = mean.not_finite
+            row |= {f"{name}_{part}": getattr(mean, part) for part in parts}
         rows.append(row)
     return rows
 

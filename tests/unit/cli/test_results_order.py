@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from sweepstack.cli.commands.results import _spreadsheet
 from sweepstack.core.metrics import over_curve
-from sweepstack.core.results import lower_is_better, ordered
+from sweepstack.core.records import Cell
+from sweepstack.core.results import CellResult, groups, lower_is_better, mean_rows, ordered
 from tests.unit.cli.support import World
 
 
@@ -155,3 +157,17 @@ def test_a_settled_state_that_is_new_is_listed_by_its_name(world: World, monkeyp
     assert shown.code == 0
     assert "pending  lr0.1" in shown.out
     assert "missing" not in shown.out
+
+
+def test_an_axis_that_is_called_as_a_column_keeps_its_own() -> None:
+    """In a CSV, a Parquet file and a frame: `n` may be a number of layers."""
+    cells = [Cell(name=f"n{n}", params={"n": n, "loss_mean": n}) for n in (1, 2)]
+    found = [CellResult(cell.name, cell.params, "verified", {"loss": 0.5}) for cell in cells]
+    rows = mean_rows(groups(cells, found, ["seed"]), ["loss"])
+    assert [(row["param.n"], row["param.loss_mean"], row["n"], row["loss_mean"]) for row in rows] == [
+        (1, 1, 1, 0.5),
+        (2, 2, 1, 0.5),
+    ]
+    table = _spreadsheet(groups(cells, found, ["seed"]), ["loss"], {})
+    assert table.headers[:3] == ("param.n", "param.loss_mean", "n")
+    assert {len(row) for row in table.rows} == {len(table.headers)}

@@ -288,14 +288,9 @@ def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, st
 
 def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
     """Means with all their digits, in separate columns; empty if a value is missing or not finite."""
-    axes = list(made[0].axes) if made else []
     shown = [name for name in columns if any(name in group.values for group in made)]
-    parts = ("mean", "std", "n", "not_finite")
-    headers = (*axes, "n", "of", "verified", "code", *(f"{name}_{part}" for name in shown for part in parts))
-    rows = []
-    for group, row in zip(made, mean_rows(made, shown), strict=True):
-        rows.append(tuple(full(value) for value in (row | {"code": _codes(group.codes, codes)}).values()))
-    return Table(headers, rows)
+    rows = [row | {"code": _codes(group.codes, codes)} for group, row in zip(made, mean_rows(made, shown), strict=True)]
+    return Table(tuple(rows[0]), [tuple(map(full, row.values())) for row in rows])
 
 
 def _each(
