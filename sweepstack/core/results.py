@@ -155,7 +155,7 @@ def groups(cells: Sequence[Cell], results: Sequence[CellResult], over: Sequence[
     made = []
     for together in members.values():
         here = [by_name[cell.name] for cell in together if cell.name in by_name]
-        means = {name: mean for name in columns_of(here) if (mean := _mean(here, name)) is not None}
+        means = {name: mean for name in columns_of(here) if (mean := mean_of(here, name)) is not None}
         made.append(
             Group(
                 axes={name: together[0].params.get(name) for name in axes},
@@ -169,7 +169,8 @@ def groups(cells: Sequence[Cell], results: Sequence[CellResult], over: Sequence[
     return made
 
 
-def _mean(results: Sequence[CellResult], name: str) -> Mean | None:
+def mean_of(results: Sequence[CellResult], name: str) -> Mean | None:
+    """The mean of a value; None where it is a number in no cell."""
     given = [result.values[name] for result in results if name in result.values]
     values = [value for one in given if not isinstance(one, str) and (value := number(one)) is not None]
     if not values:

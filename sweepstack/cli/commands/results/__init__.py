@@ -13,7 +13,7 @@ import typer
 
 from sweepstack.cli import completion
 from sweepstack.cli.commands.results.forms import STDOUT, comma_separated, latex, markdown, parquet
-from sweepstack.cli.commands.results.order import Best, Line, Wanted, best_first, by_key
+from sweepstack.cli.commands.results.order import Best, Line, LineT, Wanted, best_first, by_key, no_value
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
@@ -207,11 +207,13 @@ def results(
         found, absent = read_results(sources, snapshot, cells, states, everything, curves)
     columns = _columns(found, metrics, [] if metrics else curves)
     made = groups(cells, found, averaged)
-    lines, best = _in_order(made if averaged else found, asked, axes, columns_of(found))
+    if averaged:
+        made, best = _in_order(made, asked, axes, columns_of(found))
+    else:
+        found, best = _in_order(found, asked, axes, columns_of(found))
+    lines: Sequence[Line] = made if averaged else found
     if best is not None:
         columns = list(dict.fromkeys([*columns, best.wanted.name]))
-    found = [line for line in lines if isinstance(line, CellResult)] or found
-    made = [line for line in lines if isinstance(line, Group)] or made
     codes = short_codes(result.code for result in found if result.code)
     missing = [cell for cell in view.cells if cell.name in absent]
     following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
@@ -234,8 +236,8 @@ def results(
 
 
 def _in_order(
-    rows: Sequence[Line], asked: Asked, axes: Sequence[str], columns: Sequence[str]
-) -> tuple[list[Line], Best | None]:
+    rows: Sequence[LineT], asked: Asked, axes: Sequence[str], columns: Sequence[str]
+) -> tuple[list[LineT], Best | None]:
     """The rows as they are asked for, and the best of them, where that is asked for."""
     lines, best = list(rows), None
     if asked.best is not None:
@@ -259,10 +261,7 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str], more: Sequence[
     columns = columns_of(found)
     for name in wanted:
         if name not in columns:
-            has = f"there are {', '.join(columns)}" if columns else "there are none yet"
-            how, _, bare = name.partition(":") if name in over_curves([name]) else ("", "", "")
-            why = f"no cell here logged {bare}" if how else "no such value"
-            raise No(f"--metric {name}: {why} ({has}){did_you_mean(name, columns)}")
+            raise no_value("--metric", name, columns)
     return list(dict.fromkeys(wanted)) or list(dict.fromkeys([*columns, *(name for name in more if name in columns)]))
 
 

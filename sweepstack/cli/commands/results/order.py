@@ -6,16 +6,18 @@ A table's rows are cells, or groups of cells that are averaged over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sweepstack.core.results import (
     CellResult,
     Group,
     Mean,
     lower_is_better,
+    mean_of,
     mean_text,
     n_text,
     ordered,
+    over_curves,
     text,
 )
 from sweepstack.core.suggest import did_you_mean
@@ -25,6 +27,7 @@ from sweepstack.onbox.common.units import count
 
 SAYS = ("highest", "lowest")
 Line = CellResult | Group
+LineT = TypeVar("LineT", CellResult, Group)
 
 
 @dataclass(frozen=True)
@@ -89,14 +92,21 @@ class Best:
         }
 
 
-def by_key(rows: Sequence[Line], key: str, axes: Sequence[str], columns: Sequence[str]) -> list[Line]:
+def no_value(option: str, name: str, columns: Sequence[str]) -> No:
+    """The error for a value that no cell here has; a value over a curve is named by what nothing logged."""
+    why = f"no cell here logged {name.partition(':')[2]}" if over_curves([name]) else "no such value"
+    has = f"there are {', '.join(columns)}" if columns else "there are none yet"
+    return No(f"{option} {name}: {why} ({has}){did_you_mean(name, columns)}")
+
+
+def by_key(rows: Sequence[LineT], key: str, axes: Sequence[str], columns: Sequence[str]) -> list[LineT]:
     """The rows by an axis or a value, or by `n`, `cell` or `state`; `-KEY`: the most first. Raises No for another."""
     name = key.removeprefix("-")
     known = [*axes, *columns, *(("n",) if rows and isinstance(rows[0], Group) else ("cell", "state"))]
     if rows and name not in known:
         raise No(f"--sort {key}: no such axis or value (there are {', '.join(known)}){did_you_mean(name, known)}")
 
-    def value(row: Line) -> Any:
+    def value(row: LineT) -> Any:
         if isinstance(row, Group):
             if name in row.axes:
                 return row.axes[name]
@@ -109,11 +119,10 @@ def by_key(rows: Sequence[Line], key: str, axes: Sequence[str], columns: Sequenc
     return ordered(rows, value, most_first=key.startswith("-"))
 
 
-def best_first(rows: Sequence[Line], wanted: Wanted, columns: Sequence[str]) -> tuple[list[Line], Best]:
+def best_first(rows: Sequence[LineT], wanted: Wanted, columns: Sequence[str]) -> tuple[list[LineT], Best]:
     """The rows by a value, the best one first. Raises No where no row has a finite one."""
     if wanted.name not in columns:
-        has = f"there are {', '.join(columns)}" if columns else "there are none yet"
-        raise No(f"--best {wanted.name}: no such value ({has}){did_you_mean(wanted.name, columns)}")
+        raise no_value("--best", wanted.name, columns)
     found = ordered(rows, lambda row: _mean(row, wanted.name).mean, most_first=not wanted.lowest)
     values = [_mean(row, wanted.name) for row in found]
     if not values or values[0].mean is None:
@@ -123,9 +132,8 @@ def best_first(rows: Sequence[Line], wanted: Wanted, columns: Sequence[str]) -> 
 
 
 def _mean(row: Line, name: str) -> Mean:
-    if isinstance(row, Group):
-        return row.values.get(name, Mean(None, None, 0))
-    value = row.values.get(name)
-    if isinstance(value, str) or value is None or value != value or value in (float("inf"), float("-inf")):
-        return Mean(None, None, 0)
-    return Mean(float(value), None, 1)
+    """The value of a row; of one cell it is its own mean. A truth value of a cell counts as 0 or 1."""
+    if isinstance(row, CellResult) and isinstance(row.values.get(name), bool):
+        return Mean(float(row.values[name]), None, 1)
+    mean = mean_of([row], name) if isinstance(row, CellResult) else row.values.get(name)
+    return mean or Mean(None, None, 0)
