@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -47,6 +47,19 @@ class Series:
     def not_finite(self) -> tuple[float, ...]:
         """The x at which y is no finite number."""
         return tuple(x for x, y in self.points if not math.isfinite(y))
+
+    @property
+    def least(self) -> tuple[float, float] | None:
+        """x and y where y is least; None where it is nowhere finite."""
+        return min(self._finite(), key=lambda point: point[::-1], default=None)
+
+    @property
+    def most(self) -> tuple[float, float] | None:
+        """x and y where y is most; None where it is nowhere finite."""
+        return max(self._finite(), key=lambda point: point[::-1], default=None)
+
+    def _finite(self) -> Iterator[tuple[float, float]]:
+        return ((x, y) for x, y in self.points if math.isfinite(y))
 
 
 def is_csv(file: str) -> bool:
@@ -123,6 +136,11 @@ def number_text(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.0f}" if math.isfinite(value) and value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def point_text(point: tuple[float, float] | None) -> str:
+    """`0.25 at 100`: y and x of a curve; "" for none."""
+    return f"{point[1]:.4g} at {number_text(point[0])}" if point is not None else ""
 
 
 def series(rows: Sequence[Row], cell: str, x: str, metric: str) -> Series:

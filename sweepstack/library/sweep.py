@@ -17,7 +17,6 @@ from sweepstack.core.results import CellResult, axes_of, cell_rows, columns_of, 
 from sweepstack.evidence.cell_store import FolderCopies
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import No, Unsure
-from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.operations.sweep.cell_file import pulled_copy
 from sweepstack.operations.sweep.cell_results import curve_rows, files_of, read_results
 from sweepstack.operations.sweep.collect import take_snapshot
@@ -166,8 +165,7 @@ class Sweep:
             raise No(f"{self.name} names no metrics file: `metrics` in its stack file")
         chosen, found = metric or metrics.y[0], []
         for name in cells if cells is not None else [cell.name for cell in self._roster]:
-            file = own_file(metrics.file, name, self._known(name).params)
-            rows = curve_rows(self._sources, self._snapshot, name, file, metrics.x)
+            rows = curve_rows(self._sources, self._snapshot, name, self._known(name).params, metrics)
             if isinstance(rows, str):
                 continue
             line: Series = series(rows.rows, name, metrics.x, chosen)

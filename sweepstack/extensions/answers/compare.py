@@ -13,7 +13,7 @@ from typing import Any
 
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
-from sweepstack.core.metrics import number_text, series
+from sweepstack.core.metrics import point_text, series
 from sweepstack.core.printable import visible
 from sweepstack.core.records import Cell, Manifest
 from sweepstack.core.results import CellResult, text
@@ -22,7 +22,6 @@ from sweepstack.launch.ship import unpacked
 from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import No, SweepstackError
-from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.operations.sweep.cell_file import pulled_copy
 from sweepstack.operations.sweep.cell_results import CurveRows, curve_rows, files_of, read_results
 from sweepstack.operations.sweep.collect import take_snapshot
@@ -68,7 +67,7 @@ def report(target: Target, one: str, other: str, metrics: Sequence[str], out: Ou
     """Prints what differs. Exit 0: both are verified. Raises No where there is no such cell. Reads only."""
     with Progress("reading"):
         sources = open_sources(target)
-        snapshot = take_snapshot(sources)
+        snapshot = take_snapshot(sources, files=False)
         sides = one_side, other_side = _sides(sources, snapshot, (one, other))
         found = difference(sources.store, one_side, other_side, metrics or _metrics(sources, snapshot))
     following = [f"sweepctl show {target.named()} {name}" for name in (one, other)]
@@ -100,8 +99,7 @@ def _sides(sources: Sources, snapshot: Snapshot, names: Sequence[str]) -> list[S
         _, metrics = files_of(sources.target, snapshot, name)
         curve: CurveRows | str = "the stack file names no metrics file"
         if metrics is not None:
-            file = own_file(metrics.file, name, cells[name].params)
-            curve = curve_rows(sources, snapshot, name, file, metrics.x)
+            curve = curve_rows(sources, snapshot, name, cells[name].params, metrics)
         copy, _ = pulled_copy(sources, name, snapshot.result_of(name) if views[name].earlier else None)
         manifest = copy.manifest if copy is not None else None
         sides.append(
@@ -192,18 +190,16 @@ def _curve(side: Side, metric: str) -> dict[str, Any] | None:
     if isinstance(side.curve, str):
         return None
     line = series(side.curve.rows, side.cell.name, side.x, metric)
-    finite = [(y, x) for x, y in line.points if math.isfinite(y)]
     if not line.points:
         return None
-    least, most = min(finite, default=None), max(finite, default=None)
     last = line.points[-1]
     return {
         "metric": metric,
         "cell": side.cell.name,
         "points": len(line.points),
-        "last": [last[0], last[1] if math.isfinite(last[1]) else None],
-        "least": [least[1], least[0]] if least else None,
-        "most": [most[1], most[0]] if most else None,
+        "last": (last[0], last[1] if math.isfinite(last[1]) else None),
+        "least": line.least,
+        "most": line.most,
         "note": side.curve.note,
     }
 
@@ -245,11 +241,8 @@ def _shown(value: Any) -> str:
     return "(none)" if value is None else text(value)
 
 
-def _at(point: Sequence[float | None] | None) -> str:
-    if point is None:
-        return ""
-    x, y = point
-    return f"{'nan' if y is None else f'{y:.4g}'} at {number_text(x)}"
+def _at(point: tuple[float, float | None] | None) -> str:
+    return point_text((point[0], math.nan if point[1] is None else point[1])) if point is not None else ""
 
 
 def _pairs(pairs: Mapping[str, Pair]) -> dict[str, list[Any]]:

@@ -155,10 +155,11 @@ def _over_curves(cell: Cell, there: CellFiles, metrics: MetricsInput, wanted: Se
     checkpoint is in no seal, and does not count. Of a file above `MOST_CURVE` there are none."""
     file = find_own(there, cell, metrics.file)
     try:
-        short = file is not None and file.size() <= MOST_CURVE
-        rows = parse_rows(file.whole(MOST_CURVE), metrics.file) if file is not None and short else []
+        if file is None or file.size() > MOST_CURVE:
+            return {}
+        rows = parse_rows(file.whole(MOST_CURVE), metrics.file)
     except (SweepstackError, OSError):
-        rows = []
+        return {}
     found = {name: over_curve(rows, *name.split(":", 1)) for name in wanted}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -268,9 +269,12 @@ class CurveRows:
         return f"begins with {sum(len(part.rows) for part in self.parts)} rows of attempt {tries}" if tries else ""
 
 
-def curve_rows(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: str) -> CurveRows | str:
+def curve_rows(
+    sources: Sources, snapshot: Snapshot, cell: str, params: Mapping[str, Any], metrics: MetricsInput
+) -> CurveRows | str:
     """The rows of a cell's metrics file, from its box or a copy, with those of earlier tries that lead up to them; or
     the reason why there are none. Blocks for reads."""
+    file = own_file(metrics.file, cell, params)
 
     def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
         source = find_file(sources, snapshot, cell, attempt, file)
@@ -286,6 +290,6 @@ def curve_rows(sources: Sources, snapshot: Snapshot, cell: str, file: str, x: st
         return str(error)
     if not rows:
         return f"{file} has no row yet"
-    parts = joined(rows, source.attempt, x, earlier)
+    parts = joined(rows, source.attempt, metrics.x, earlier)
     whole = [*chain.from_iterable(part.rows for part in parts), *rows]
     return CurveRows(cell, source.words, source.attempt, whole, parts)

@@ -13,10 +13,9 @@ from typing import Any
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Series, number_text, series
+from sweepstack.core.metrics import Series, number_text, point_text, series
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.errors import No
-from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.cell_results import CurveRows, curve_rows, files_of
 from sweepstack.operations.sweep.collect import take_snapshot
@@ -43,7 +42,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
         params = {cell.name: cell.params for cell in snapshot.roster}
         read, missing = [], {}
         for name in names:
-            found = curve_rows(sources, snapshot, name, own_file(entry.file, name, params.get(name, {})), entry.x)
+            found = curve_rows(sources, snapshot, name, params.get(name, {}), entry)
             if isinstance(found, CurveRows):
                 read.append(found)
             else:
@@ -168,19 +167,17 @@ def _parts(line: Series) -> list[list[tuple[float, float]]]:
 def _table(metric: str, x: str, lines: Sequence[tuple[CurveRows, Series]], out: Out) -> None:
     rows = []
     for one, line in lines:
-        finite = [(y, at) for at, y in line.points if math.isfinite(y)]
         if not line.points:
             rows.append((line.cell, "0", "", "", "", "", f"no {metric}"))
             continue
-        (least, least_at), (most, most_at) = min(finite, default=(math.nan, 0.0)), max(finite, default=(math.nan, 0.0))
         rows.append(
             (
                 line.cell,
                 str(len(line.points)),
                 number_text(line.points[-1][0]),
                 f"{line.points[-1][1]:.4g}",
-                f"{least:.4g} at {number_text(least_at)}" if finite else "",
-                f"{most:.4g} at {number_text(most_at)}" if finite else "",
+                point_text(line.least),
+                point_text(line.most),
                 "; ".join(filter(None, (_not_finite(x, line), one.note))),
             )
         )
