@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sweepstack.cli.commands.results.plot import logged
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.core.metrics import point_text, series
@@ -64,12 +65,15 @@ class Difference:
 
 
 def report(target: Target, one: str, other: str, metrics: Sequence[str], out: Out) -> int:
-    """Prints what differs. Exit 0: both are verified. Raises No where there is no such cell. Reads only."""
+    """Prints what differs. Exit 0: both are verified. Raises No where there is no such cell or metric. Reads only."""
     with Progress("reading"):
         sources = open_sources(target)
         snapshot = take_snapshot(sources, files=False)
         sides = one_side, other_side = _sides(sources, snapshot, (one, other))
-        found = difference(sources.store, one_side, other_side, metrics or _metrics(sources, snapshot))
+        _, entry = files_of(target, snapshot)
+        read = [side.curve for side in sides if isinstance(side.curve, CurveRows)]
+        shown = logged(entry, metrics, read) or entry.y if entry is not None else ()
+        found = difference(sources.store, one_side, other_side, shown)
     following = [f"sweepctl show {target.named()} {name}" for name in (one, other)]
     out.document(
         {
@@ -106,11 +110,6 @@ def _sides(sources: Sources, snapshot: Snapshot, names: Sequence[str]) -> list[S
             Side(cells[name], views[name].state, manifest, by_name.get(name), curve, metrics.x if metrics else "")
         )
     return sides
-
-
-def _metrics(sources: Sources, snapshot: Snapshot) -> list[str]:
-    _, metrics = files_of(sources.target, snapshot)
-    return list(metrics.y) if metrics is not None else []
 
 
 def difference(store: EvidenceStore | None, a: Side, b: Side, metrics: Sequence[str]) -> Difference:

@@ -59,6 +59,10 @@ def test_what_is_not_known_is_said(world: World) -> None:
     assert lost.code == 1
     assert "there is no cell lr0.4" in lost.err
     assert world.run("results", "--compare", "lr0.1").code == 2
+    assert world.run("results", "--compare", "lr0.1", "lr0.3", "--all").code == 2
+    unlogged = world.run("results", "--compare", "lr0.1", "lr0.3", "--metric", "los")
+    assert unlogged.code == 1
+    assert '--metric los: metrics.jsonl has loss; did you mean "loss"?' in unlogged.err
 
 
 def test_a_lost_archive_of_the_code_is_no_equal_code(world: World, tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def command(
 def _refuse(form: str, cells: Sequence[str], given: Mapping[str, Any], *, compare: bool, json: bool) -> None:
     """Raises Unsure for options that don't go together. `given`: option → its value."""
     one_of(form, *FORMS, option="--as")
-    if form in ("plot", "html") and (given["over"] or given["all"] or given["sort"] or given["best"]):
+    of_table = any(given[option] for option in ("over", "all", "sort", "best"))
+    if form in ("plot", "html") and of_table:
         raise Unsure("--over, --all, --sort and --best are for the table, --metric for the table and a plot")
     if form == "html" and given["metric"]:
         raise Unsure("--metric is for the table and a plot")
@@ -176,7 +177,7 @@ def _refuse(form: str, cells: Sequence[str], given: Mapping[str, Any], *, compar
         raise Unsure("cells are named for --as plot and --compare, a file with -o for --as html and parquet")
     if form not in ("table", "plot", "html") and json:
         raise Unsure("--as and --json are two ways to write one table: use one of them")
-    if compare and (len(cells) != 2 or form != "table" or given["over"] or given["sort"] or given["best"]):
+    if compare and (len(cells) != 2 or form != "table" or of_table):
         raise Unsure("--compare takes the names of two cells, and of the other options --metric alone")
 
 

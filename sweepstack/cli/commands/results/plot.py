@@ -49,7 +49,7 @@ def curves(target: Target, wanted: Sequence[str], metrics: Sequence[str], out: O
                 missing[name] = found
             if not wanted and not out.as_json and len(read) == MOST_CURVES:
                 break
-    chosen = _chosen(entry, metrics, read)
+    chosen = logged(entry, metrics, read) or list(entry.y[:1])
     drawn = [(metric, [(one, series(one.rows, one.cell, entry.x, metric)) for one in read]) for metric in chosen]
     out.document(_document(target, entry, drawn, missing))
     if not out.as_json:
@@ -110,13 +110,13 @@ def _names(target: Target, snapshot: Snapshot, wanted: Sequence[str]) -> list[st
     return list(found)
 
 
-def _chosen(entry: MetricsInput, metrics: Sequence[str], read: Sequence[CurveRows]) -> list[str]:
-    """The metrics to draw: those asked for, else the first one of the config."""
+def logged(entry: MetricsInput, metrics: Sequence[str], read: Sequence[CurveRows]) -> list[str]:
+    """The metrics that were asked for, each once. Raises No for one that no cell here logged."""
     known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
     for name in metrics:
         if read and name not in known:
             raise No(f"--metric {name}: {entry.file} has {', '.join(known)}{did_you_mean(name, known)}")
-    return list(dict.fromkeys(metrics)) or list(entry.y[:1])
+    return list(dict.fromkeys(metrics))
 
 
 def chart(metric: str, x: str, lines: Sequence[Series]) -> str:
