@@ -19,6 +19,8 @@ from sweepstack.onbox.common.dataclass import dataclass
 
 Scalar = float | int | bool | str
 RowT = TypeVar("RowT")
+SEED = "seed"
+"""The axis that is averaged over where none is named."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sweepstack.operations.sweep.target import Target
 __all__ = ["No", "Sweep", "SweepstackError", "Unsure", "open"]
 
 
-def open(stack: str | None = None, *, project: str | Path | None = None, evidence: str | None = None) -> Sweep:
+def open(stack: str | None = None, *, project: str | Path | None = None, evidence: str | Path | None = None) -> Sweep:
     """A sweep to read. It looks once, as `sweepctl results` does: at the state, the evidence and the boxes; it changes
     and costs nothing. Blocks for half a minute at most where a box does not answer.
 
@@ -22,6 +22,6 @@ def open(stack: str | None = None, *, project: str | Path | None = None, evidenc
     Raises SweepstackError: Unsure where there is no such stack, or no project there.
     """
     if evidence is not None:
-        return Sweep(Target.find_to_read(None, evidence))
+        return Sweep(Target.find_to_read(None, str(evidence)))
     start = Path(project).expanduser() if project is not None else None
     return Sweep(Target.find_sweep(stack or os.environ.get("PULUMI_STACK"), start=start))

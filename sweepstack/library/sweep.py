@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sweepstack.core.extras import lacks
 from sweepstack.core.metrics import Series, series
 from sweepstack.core.records import Cell, Manifest, Receipt
-from sweepstack.core.results import CellResult, axes_of, cell_rows, columns_of, groups, mean_rows, over_curves
+from sweepstack.core.results import SEED, CellResult, axes_of, cell_rows, columns_of, groups, mean_rows, over_curves
+from sweepstack.core.suggest import did_you_mean
 from sweepstack.evidence.cell_store import FolderCopies
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import No, Unsure
@@ -29,8 +30,6 @@ from sweepstack.status.snapshot import Snapshot
 if TYPE_CHECKING:
     import pandas
     import polars
-
-SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,11 @@ class Sweep:
     @property
     def cells(self) -> list[CellInfo]:
         """All cells of the roster, in its order. Those that were dropped are not there."""
-        return [
-            CellInfo(cell.name, dict(cell.params), view.state, view.box, view.attempts, view.note)
-            for cell in self._roster
-            for view in (self._views[cell.name],)
-        ]
+        return [self._info(cell) for cell in self._roster]
 
     def cell(self, name: str) -> CellInfo:
         """One cell. Raises sweepstack.No where there is none of this name, with a similar one."""
-        self._known(name)
-        return next(cell for cell in self.cells if cell.name == name)
+        return self._info(self._known(name))
 
     def results(self, metrics: Iterable[str] = (), *, everything: bool = False) -> list[dict[str, Any]]:
         """A row for each cell that is verified: `cell`, `state`, its axes, its values, `code`. Reads verified copies.
@@ -119,9 +113,15 @@ class Sweep:
     ) -> list[dict[str, Any]]:
         """A row for each group of cells that differ only in the axes `over`: the other axes, `n` (cells here), `of` (on
         the roster), `verified`, `code`, and of each value `NAME_mean`, `NAME_std` (n - 1), `NAME_n` and
-        `NAME_not_finite`. One value that is not finite makes a mean None."""
+        `NAME_not_finite`. One value that is not finite makes a mean None. Raises sweepstack.No where one of `over` is
+        no axis; a sweep without seeds has none to average over."""
+        averaged, axes = _several(over), self.axes
+        for name in averaged:
+            if name not in (*axes, SEED):
+                has = f"it has {', '.join(axes)}" if axes else "its cells differ in nothing"
+                raise No(f"over {name}: no axis of {self.name} ({has}){did_you_mean(name, axes)}")
         found, columns = self._results(metrics, everything)
-        return mean_rows(groups(self._roster, found, over), columns)
+        return mean_rows(groups(self._roster, found, averaged), columns)
 
     @overload
     def frame(
@@ -153,8 +153,9 @@ class Sweep:
     ) -> Any:
         """`results` as a frame of pandas or polars; with `over`, `means`. Raises sweepstack.Unsure where the library is
         not installed, with the command that installs it."""
-        rows = self.means(metrics, over=over, everything=everything) if over is not None else None
-        return _frame(rows if rows is not None else self.results(metrics, everything=everything), library)
+        if over is not None:
+            return _frame(self.means(metrics, over=over, everything=everything), library)
+        return _frame(self.results(metrics, everything=everything), library)
 
     def curves(self, metric: str | None = None, cells: Iterable[str] | None = None) -> list[Curve]:
         """What cells logged of a metric over the x of the stack file; by default its first `y`, and all cells. From the
@@ -164,7 +165,7 @@ class Sweep:
         if metrics is None or not (metric or metrics.y):
             raise No(f"{self.name} names no metrics file: `metrics` in its stack file")
         chosen, found = metric or metrics.y[0], []
-        for name in cells if cells is not None else [cell.name for cell in self._roster]:
+        for name in _several(cells) if cells is not None else [cell.name for cell in self._roster]:
             rows = curve_rows(self._sources, self._snapshot, name, self._known(name).params, metrics)
             if isinstance(rows, str):
                 continue
@@ -200,14 +201,16 @@ class Sweep:
 
     def artifacts(self, cell: str) -> dict[str, Path]:
         """The files of a cell's verified copy, name → path in the evidence's folder. Raises sweepstack.No where the
-        cell is not verified, sweepstack.Unsure where the evidence is no folder of this computer: `sweepctl pull --to`
-        brings it here."""
+        cell is not verified, sweepstack.Unsure where the evidence is no folder of this computer: from a bucket,
+        copy them first."""
         if self._views[self._known(cell).name].state != "verified":
             raise No(f"{cell} is {self._views[cell].state}, not verified")
         store = self._sources.store
         if store is None or not isinstance(store.copies, FolderCopies):
+            place = self._sources.evidence or self._sources.problem
             raise Unsure(
-                f"the evidence is no folder of this computer: {self._sources.evidence or self._sources.problem}"
+                f"the evidence is no folder of this computer: {place}. From a bucket, copy cells/{cell}/ "
+                "here first (rclone, aws s3 sync)"
             )
         folder = store.copies.folder(cell)
         return {file.path: folder / file.path for file in self.manifest(cell).files}
@@ -216,6 +219,10 @@ class Sweep:
     def _roster(self) -> Sequence[Cell]:
         return self._snapshot.roster
 
+    def _info(self, cell: Cell) -> CellInfo:
+        view = self._views[cell.name]
+        return CellInfo(cell.name, dict(cell.params), view.state, view.box, view.attempts, view.note)
+
     def _known(self, name: str) -> Cell:
         for cell in self._roster:
             if cell.name == name:
@@ -223,12 +230,17 @@ class Sweep:
         raise self._target.no_cell(name, [cell.name for cell in self._roster])
 
     def _results(self, metrics: Iterable[str], everything: bool) -> tuple[list[CellResult], list[str]]:
-        wanted = list(dict.fromkeys(metrics))
+        wanted = _several(metrics)
         found, _ = read_results(
             self._sources, self._snapshot, self._roster, self._views, everything, over_curves(wanted)
         )
         there = columns_of(found)
         return found, [name for name in wanted if name in there] if wanted else there
+
+
+def _several(names: Iterable[str]) -> list[str]:
+    """Names, each once; a text alone is one name, not its letters."""
+    return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
 def _frame(rows: list[dict[str, Any]], library: str) -> Any:

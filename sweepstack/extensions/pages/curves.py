@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sweepstack.core.results import axes_of, text
+from sweepstack.core.results import SEED, axes_of, text
 from sweepstack.extensions.pages.page_data import SweepFacts
 from sweepstack.extensions.pages.plots import Curve, Lines, Shown
 from sweepstack.onbox.common.units import count
 from sweepstack.report.blocks import Text
 
-SEED = "seed"
 MOST_POINTS = 100_000
 """Of all curves of one plot: a screen has some thousand columns of pixels, and the page is to open at once."""
 FEWEST = 60

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from sweepstack.billing.ledger import HOUR, Bill, Span
 from sweepstack.core.heartbeat import Patrol
-from sweepstack.core.results import Group, axes_of, columns_of, groups, mean_text, n_text, short_codes, text
-from sweepstack.extensions.pages.curves import SEED, metrics
+from sweepstack.core.results import SEED, Group, axes_of, columns_of, groups, mean_text, n_text, short_codes, text
+from sweepstack.extensions.pages.curves import metrics
 from sweepstack.extensions.pages.page_data import BoxStory, SweepFacts
 from sweepstack.extensions.pages.plots import Areas, Curve, Lines, Part, Shown, page
 from sweepstack.extensions.pages.timeline import attempts_of, busy, millis, timeline

@@ -58,6 +58,24 @@ def test_it_says_what_the_command_says_and_writes_nothing(world: World) -> None:
     assert repr(sweep) == "<sweep sweep-t: 2 of 3 cells verified>"
 
 
+def test_a_text_alone_is_one_name_and_not_its_letters(world: World) -> None:
+    verified(world)
+    sweep = opened(world)
+    assert sweep.results("loss") == sweep.results(["loss"])
+    assert "loss" in sweep.results("loss")[0]
+    assert sweep.means(over="lr") == sweep.means(over=["lr"])
+    assert len(sweep.means()) == 3, "no seed to average over"
+    assert [one.cell for one in sweep.curves("loss", "lr0.1")] == ["lr0.1"]
+
+
+def test_artifacts_in_a_bucket_are_refused_with_the_way_to_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified(world)
+    sweep = opened(world)
+    monkeypatch.setattr("sweepstack.library.sweep.FolderCopies", type("Bucket", (), {}))
+    with pytest.raises(sweepstack.Unsure, match=r"no folder of this computer: .*copy cells/lr0.1/ here first"):
+        sweep.artifacts("lr0.1")
+
+
 def test_it_is_refused_in_words(world: World) -> None:
     verified(world)
     sweep = opened(world)
@@ -67,8 +85,12 @@ def test_it_is_refused_in_words(world: World) -> None:
         sweep.artifacts("lr0.9")
     with pytest.raises(sweepstack.No, match=r"there is no copy of lr0.9 here"):
         sweep.manifest("lr0.9")
+    with pytest.raises(sweepstack.No, match=r"over lrr: no axis of sweep-t \(it has lr\)"):
+        sweep.means(over=["lrr"])
     with pytest.raises(sweepstack.Unsure, match='it is "pandas" or "polars"'):
         sweep.frame(library="spark")  # type: ignore[call-overload]
+    with pytest.raises(sweepstack.SweepstackError, match="/nothing is not there"):
+        sweepstack.open(evidence=Path("/nothing"))
     world.engine_says("error: no stack named 'sweep-x' found")
     with pytest.raises(sweepstack.SweepstackError):
         sweepstack.open("sweep-x")

@@ -21,6 +21,7 @@ from sweepstack.cli.render import own_stops
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
+    SEED,
     CellResult,
     Group,
     Scalar,
@@ -47,7 +48,6 @@ from sweepstack.status.compose import CellView, compose
 
 FORMS = ("table", "csv", "markdown", "latex", "parquet", "plot", "html")
 LISTED = 20
-SEED = "seed"
 NONE = "none"
 
 
