@@ -171,6 +171,11 @@ def groups(cells: Sequence[Cell], results: Sequence[CellResult], over: Sequence[
     return made
 
 
+def with_mean(made: Sequence[Group], columns: Sequence[str]) -> list[str]:
+    """Those of the values that have a mean in a group: texts have none."""
+    return [name for name in columns if any(name in group.values for group in made)]
+
+
 def mean_of(results: Sequence[CellResult], name: str) -> Mean | None:
     """The mean of a value; None where it is a number in no cell."""
     given = [result.values[name] for result in results if name in result.values]
@@ -206,9 +211,10 @@ def _apart(what: str, names: Sequence[str], taken: Sequence[str]) -> dict[str, s
 
 
 def mean_rows(made: Sequence[Group], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each group, with all digits: its axes, `n`, `of`, `verified`, `code`, and of each value its `_mean`,
-    `_std`, `_n` and `_not_finite`. `code`: digests, with blanks between them where it is mixed. An axis that has a
-    name of these gets `param.` before it."""
+    """A row for each group, with all digits: its axes, `n`, `of`, `verified`, `code`, and of each value that
+    has a mean in one its `_mean`, `_std`, `_n` and `_not_finite`. `code`: digests, with blanks between them where it is
+    mixed. An axis that has a name of these gets `param.` before it."""
+    columns = with_mean(made, columns)
     parts = ("mean", "std", "n", "not_finite")
     own = ("n", "of", "verified", "code", *(f"{name}_{part}" for name in columns for part in parts))
     named = _apart("param", list(made[0].axes) if made else [], own)

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 
 from sweepstack.billing.ledger import HOUR, Bill, Span
 from sweepstack.core.heartbeat import Patrol
-from sweepstack.core.results import SEED, Group, axes_of, columns_of, groups, mean_text, n_text, short_codes, text
+from sweepstack.core.results import (
+    SEED,
+    Group,
+    axes_of,
+    columns_of,
+    groups,
+    mean_text,
+    n_text,
+    short_codes,
+    text,
+    with_mean,
+)
 from sweepstack.extensions.pages.curves import metrics
 from sweepstack.extensions.pages.page_data import BoxStory, SweepFacts
 from sweepstack.extensions.pages.plots import Areas, Curve, Lines, Part, Shown, page
@@ -258,7 +269,7 @@ def results(facts: SweepFacts) -> list[Block]:
 
 
 def _means(made: list[Group], columns: list[str], codes: dict[str, str]) -> Table:
-    shown_columns = [name for name in columns if any(name in group.values for group in made)]
+    shown_columns = with_mean(made, columns)
     axes = list(made[0].axes)
     rows = [
         (

@@ -52,6 +52,7 @@ def test_it_says_what_the_command_says_and_writes_nothing(world: World) -> None:
     ]
     mean = sweep.means(["loss"], over=["lr"])[0]
     assert (mean["n"], mean["of"], mean["loss_mean"], mean["loss_n"]) == (2, 3, 0.4, 2)
+    assert not [name for name in sweep.means(over=["lr"])[0] if name.startswith("text")], "a text has no mean"
     assert sweep.artifacts("lr0.1")["metrics.json"].read_text() == '{"loss": 0.5, "text": "x"}'
     assert sweep.manifest("lr0.1").attempt == 1
     assert {path: path.stat().st_mtime_ns for path in world.evidence.rglob("*")} == before

@@ -35,6 +35,7 @@ from sweepstack.core.results import (
     over_curves,
     short_codes,
     text,
+    with_mean,
 )
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
@@ -271,7 +272,7 @@ def _columns(found: Sequence[CellResult], wanted: Sequence[str], more: Sequence[
 
 def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
     axes = list(made[0].axes) if made else []
-    shown = [name for name in columns if any(name in group.values for group in made)]
+    shown = with_mean(made, columns)
     mixed = len(codes) > 1
     headers = (*axes, "n", *shown, *(["code"] if mixed else []))
     rows = [
@@ -288,8 +289,9 @@ def _averages(made: Sequence[Group], columns: Sequence[str], codes: dict[str, st
 
 def _spreadsheet(made: Sequence[Group], columns: Sequence[str], codes: dict[str, str]) -> Table:
     """Means with all their digits, in separate columns; empty if a value is missing or not finite."""
-    shown = [name for name in columns if any(name in group.values for group in made)]
-    rows = [row | {"code": _codes(group.codes, codes)} for group, row in zip(made, mean_rows(made, shown), strict=True)]
+    rows = [
+        row | {"code": _codes(group.codes, codes)} for group, row in zip(made, mean_rows(made, columns), strict=True)
+    ]
     return Table(tuple(rows[0]), [tuple(map(full, row.values())) for row in rows])
 
 
