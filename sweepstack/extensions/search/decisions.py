@@ -10,20 +10,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sweepstack.config.search import SearchConfig
-from sweepstack.core.metrics import parse_rows, series
+from sweepstack.core.metrics import series
 from sweepstack.core.search_log import SearchLog, Step
 from sweepstack.extensions.search.rules import judged, reached
 from sweepstack.extensions.search.space import first, suggest
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.placeholders import own_file
-from sweepstack.operations.sweep.cell_file import find_file
-from sweepstack.operations.sweep.cell_results import files_of
+from sweepstack.operations.sweep.cell_results import files_of, read_curve
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import Snapshot
 
-MOST_BYTES = 64 << 20
 SURE = ("verified", "waived", "damaged", "suspect", "unsupported")
 """States in which a cell has ended and what can be read of it is in the evidence."""
 
@@ -156,13 +153,13 @@ def _is_sealed(snapshot: Snapshot, cell: str) -> bool:
 
 
 def curve_of(sources: Sources, snapshot: Snapshot, search: SearchConfig, drawn: Step) -> list[tuple[float, float]]:
-    """x and the search's metric of each row of a cell's metrics file that has both as finite numbers; empty where there
-    are none. Raises SweepstackError, OSError where the file can't be read now, or there is none."""
+    """x and the search's metric of each row of a cell's curve, as `results` shows it, that has both as finite numbers;
+    empty where there are none. Raises SweepstackError, OSError where its file can't be read now, or there is none."""
     metrics = files_of(sources.target, snapshot)[1]
     if search.metric is None or metrics is None:
         return []
-    file = own_file(metrics.file, drawn.cell, {**drawn.params, **_params(snapshot, drawn.cell)})
-    rows = parse_rows(find_file(sources, snapshot, drawn.cell, None, file).whole(MOST_BYTES), file)
+    params = {**drawn.params, **_params(snapshot, drawn.cell)}
+    rows = read_curve(sources, snapshot, drawn.cell, params, metrics).rows
     points = series(rows, drawn.cell, metrics.x, search.metric).points
     return [(x, y) for x, y in points if math.isfinite(y)]
 

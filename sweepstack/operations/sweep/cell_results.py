@@ -272,8 +272,19 @@ class CurveRows:
 def curve_rows(
     sources: Sources, snapshot: Snapshot, cell: str, params: Mapping[str, Any], metrics: MetricsInput
 ) -> CurveRows | str:
-    """The rows of a cell's metrics file, from its box or a copy, with those of earlier tries that lead up to them; or
-    the reason why there are none. Blocks for reads."""
+    """`read_curve`; or the reason why there are no rows. Blocks for reads."""
+    try:
+        found = read_curve(sources, snapshot, cell, params, metrics)
+    except (SweepstackError, OSError) as error:
+        return str(error)
+    return found if found.rows else f"{own_file(metrics.file, cell, params)} has no row yet"
+
+
+def read_curve(
+    sources: Sources, snapshot: Snapshot, cell: str, params: Mapping[str, Any], metrics: MetricsInput
+) -> CurveRows:
+    """The rows of a cell's metrics file, from its box or a copy, with those of earlier tries that lead up to them.
+    Blocks for reads. Raises SweepstackError, OSError where the file can't be read now, or there is none."""
     file = own_file(metrics.file, cell, params)
 
     def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
@@ -284,12 +295,7 @@ def curve_rows(
         source, rows = of(attempt)
         return source.words, rows
 
-    try:
-        source, rows = of(None)
-    except (SweepstackError, OSError) as error:
-        return str(error)
-    if not rows:
-        return f"{file} has no row yet"
+    source, rows = of(None)
     parts = joined(rows, source.attempt, metrics.x, earlier)
     whole = [*chain.from_iterable(part.rows for part in parts), *rows]
     return CurveRows(cell, source.words, source.attempt, whole, parts)
