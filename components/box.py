@@ -5,6 +5,7 @@ Made in this order and deleted in the opposite one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,4 +151,5 @@ def _cells(plan: Plan, box_plan: BoxPlan, code: str) -> dict[str, Any]:
         "retries": {name: plan.retries[name].model_dump(mode="json") for name in sorted(plan.retries)} or None,
         "artifacts": [artifact.model_dump(mode="json") for artifact in plan.artifacts],
         "metrics": plan.metrics.model_dump(mode="json") if plan.metrics else None,
+        "priority": [json.dumps(line, sort_keys=True) for line in plan.roster.priority] or None,
     }

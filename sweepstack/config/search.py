@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sweepstack.config.types import Count, CountOrZero, Shape, Text, Usd, wrong
 from sweepstack.core.budget import Budget
-from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, read_param, same, spell
+from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, read_param, spell
+from sweepstack.onbox.common.priority import same
 
 KINDS = ("uniform", "log_uniform", "int", "log_int", "choice")
 MOST_CELLS = 10_000

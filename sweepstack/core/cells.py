@@ -52,6 +52,10 @@ class CellsConfig(BaseModel):
     retry: dict[str, Any] = Field(default={})
     """cell name → how often it is asked to run again, as `sweepctl retry` does; the next `pulumi up` brings it, and a
     request can hold it: `{lr0.1-seed0: 1}`. The count only grows; a line that is taken out changes nothing"""
+    priority: list[dict[str, Any]] = Field(default=[])
+    """which cells start first, by their names and by values of parameters: `[{cell: lr0.3-seed0}, {seed: 0}]`. What a
+    line means starts before what later lines mean, and that before all others. It changes no cell, and may be changed
+    at any time: what runs goes on"""
 
 
 def read_param(value: Any) -> Param:
@@ -96,8 +100,3 @@ def spell(value: Param) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value) if isinstance(value, float) else str(value)
-
-
-def same(one: Param, other: Param) -> bool:
-    """Equality of parameters: 1 and 1.0 are equal, 1 and true are not."""
-    return isinstance(one, bool) == isinstance(other, bool) and one == other

@@ -403,6 +403,8 @@ class QueueInputs(OnBoxInputs):
     """which file of a cell holds its curve"""
     policy: str | None = None
     """the copy of the project's policy that binds the box; written by Check, a program gives none"""
+    priority: tuple[str, ...] | None = None
+    """which cells start first: JSON objects of the values that they have, `cell` is their name"""
 
     @property
     def others(self) -> dict[str, str]:

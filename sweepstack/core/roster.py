@@ -14,16 +14,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, number_in, read_param, same, spell
+from sweepstack.core.cells import PARAM_NAME, PIN, RESERVED, CellsConfig, Param, number_in, read_param, spell
 from sweepstack.core.records import Cell
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.priority import CELL, means, same
 
 MOST_CELLS = 100_000
 """What a roster may hold; the matrix counts as it is written, before `exclude`."""
@@ -54,7 +55,8 @@ class Roster:
 
     `pins`: name → the first hex digits of the code that this cell runs. A version, so no part of the cell's identity.
     `retry`: name → how often the stack file asks for it again. `doubled`: cells that a sweep which begins would not
-    have: two of one value. Sweeps that began before this was told may have them.
+    have: two of one value. Sweeps that began before this was told may have them. `priority`: which start first
+    (`onbox.common.priority`).
     """
 
     cells: tuple[Cell, ...]
@@ -62,6 +64,7 @@ class Roster:
     pins: dict[str, str] = field(default_factory=dict)
     doubled: tuple[Problem, ...] = ()
     retry: dict[str, int] = field(default_factory=dict)
+    priority: tuple[dict[str, Param], ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -134,13 +137,15 @@ def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
     for name, times in cells.retry.items():
         if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times < 10**6:
             problems.append(Problem(("cells", "retry", name), "expected how often, such as 1; one more each time"))
+    priority = tuple(_priority(cells, drafts, problems))
     kept = tuple(
         Cell.model_construct(name=draft.name, params=draft.params) for draft in drafts if draft.name not in cells.drop
     )
     if not kept and not problems:
         problems.append(_nothing_left(cells, bool(drafts)))
     pins = {draft.name: draft.pin for draft in drafts if draft.pin and draft.name not in cells.drop}
-    return (None, problems) if problems else (Roster(kept, dict(cells.drop), pins, doubled, dict(cells.retry)), [])
+    roster = Roster(kept, dict(cells.drop), pins, doubled, dict(cells.retry), priority)
+    return (None, problems) if problems else (roster, [])
 
 
 def _too_many(cells: CellsConfig) -> list[Problem]:
@@ -349,6 +354,25 @@ def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:
         problems.append(
             Problem(draft.where, f"{earlier.source} and {draft.source} give {how}, {both}; {_apart(earlier, draft)}")
         )
+
+
+def _priority(cells: CellsConfig, drafts: Sequence[_Draft], problems: list[Problem]) -> Iterator[dict[str, Param]]:
+    """The lines of `cells.priority`. A dropped cell may stand there: it starts nowhere."""
+    names = {draft.name for draft in drafts}
+    known = {key for draft in drafts for key in draft.params} if cells.priority else set()
+    for index, line in enumerate(cells.priority):
+        where, found = ("cells", "priority", index), len(problems)
+        name = {CELL: line[CELL]} if CELL in line else {}
+        values = _params({key: value for key, value in line.items() if key != CELL}, where, problems)
+        if name and name[CELL] not in names:
+            near = did_you_mean(str(name[CELL]), names)
+            problems.append(Problem((*where, CELL), f"no such cell on the roster{near}"))
+        for key in sorted(values.keys() - known):
+            problems.append(Problem((*where, key), f"no cell has such a parameter{did_you_mean(key, known)}"))
+        whole = {**values, **name}
+        if len(problems) == found and not (whole and any(means(whole, one.name, one.params) for one in drafts)):
+            problems.append(Problem(where, "matches no cell" if whole else "expected a cell, or values of parameters"))
+        yield whole
 
 
 def _doubled(drafts: Sequence[_Draft]) -> tuple[Problem, ...]:

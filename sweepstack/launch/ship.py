@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -242,6 +243,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
         "metrics": dict(spec.metrics) if spec.metrics else None,
         "retries": RETRIES if job.retries is None else job.retries,
+        **({"priority": list(map(json.loads, spec.priority))} if spec.priority else {}),
     }
 
 

@@ -31,6 +31,8 @@ class LaunchSpec:
     metrics: Mapping[str, Any] | None
     own: tuple[str, ...] = ()
     """How absolute paths begin that ship no code (`core.workdir.collect`)."""
+    priority: tuple[str, ...] = ()
+    """Which cells start first, as JSON (`onbox.common.priority`)."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """cell → digest of the code that it runs instead of the job's; it is in the evidence, or is the job's"""
     retries: Mapping[str, Again] = field(default_factory=dict)

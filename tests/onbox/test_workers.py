@@ -103,6 +103,16 @@ def fill(shared: Shared, count: int) -> None:
         shared.box.add(f"c{number}", ONCE.format(control=shared.box.control), n=number)
 
 
+def test_a_worker_takes_cells_by_priority_whatever_order_it_would_choose_else(shared: Shared) -> None:
+    fill(shared, 5)
+    shared.box.set(priority=[{"cell": "c3"}, {"n": 1}])
+    shared.start("w1")
+    assert shared.ended("w1") == 0, shared.said()
+    begun = [str(one["cell"]) for one in shared.journal().entries if one["event"] == "cell-started"]
+    assert begun[:2] == ["c3", "c1"]
+    assert sorted(begun[2:]) == ["c0", "c2", "c4"]
+
+
 @pytest.mark.parametrize("workers", [2, 8])
 def test_they_drain_one_queue_and_none_runs_twice(shared: Shared, workers: int) -> None:
     fill(shared, 40)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.config.search import SearchAxis, SearchConfig
-from sweepstack.core.cells import Param, same
+from sweepstack.core.cells import Param
 from sweepstack.core.search_log import SearchLog, Step
+from sweepstack.onbox.common.priority import same
 
 TRIES = 20
 """So often a cell that was drawn before is drawn again: a space of few cells is used up at some time."""

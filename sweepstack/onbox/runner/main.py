@@ -360,7 +360,8 @@ class Runner:
         return self.uploads.copies.ready(cell, folder, *begin, most=max(1, int(spec.get("slots") or 1)))
 
     def _claim_next(self, spec: dict[str, Any], slot: int) -> Attempt | None:
-        entry = self.schedule.pop(self._busy(), lambda entry: self._may_start(entry, spec))
+        first = spec.get("priority") or ()
+        entry = self.schedule.pop(self._busy(), lambda entry: self._may_start(entry, spec), first)
         if entry is None:
             return None
         known = self.journal.cells[entry.cell]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweepstack.onbox.common.next_version import takes_new
+from sweepstack.onbox.common.priority import rank
 from sweepstack.onbox.runner.records import Entry, Fatal, Journal, Queue, Release
 from sweepstack.onbox.runner.sealing import sealed_manifest
 
 
 class Schedule:
     """The cells that a runner which has ended had begun, the waiting cells in the queue's order, then the cells to be
-    retried. For one thread.
+    retried; with a priority, by that, whatever the queue's order (or that of `worker.Order`) is. For one thread.
 
     `to_reseal`: cells whose files are tried first, before they are trained again. `held`: cells that this runner can't
     start. `again`: running cells that a person asked to run again; a hung one is ended for that, and
@@ -41,6 +42,8 @@ class Schedule:
         self.ends: set[str] = set()
         self.announced = self.settled = self.unjudged = False
         self.queue, self._journal, self._cells, self._identity = queue, journal, cells, identity
+        self._ranked_by: Sequence[Any] = ()
+        self._ranks: dict[str, int] = {}
 
     def take_in(self, busy: Container[str]) -> dict[str, str]:
         """Reads new lines of the queue. Returns what `touch` returns. Raises Fatal when the queue can't be read."""
@@ -103,14 +106,19 @@ class Schedule:
         """`touch` for all held cells: the obstacle may be gone."""
         return self.touch(sorted(self.held), busy)
 
-    def pop(self, busy: Container[str], may_start: Callable[[Entry], bool | None]) -> Entry | None:
+    def pop(
+        self, busy: Container[str], may_start: Callable[[Entry], bool | None], priority: Sequence[Any] = ()
+    ) -> Entry | None:
         """Removes the next cell to run from the list and returns it; None when none may start.
 
-        `may_start`: None for a cell that waits for something, False for one that this runner can't start, which moves
-        to `held`. Cells behind these go first.
+        `priority`: see `onbox.common.priority`; cells of one rank keep their order. `may_start`: None for a cell that
+        waits for something, False for one that this runner can't start, which moves to `held`. Cells behind these go
+        first.
         """
         waiting, chosen = [], None
         waits = self._waits()
+        if priority:
+            self._arrange(priority)
         while self.ready and chosen is None:
             name = self.ready.popleft()
             entry = None if name in busy else self._version(name)
@@ -129,6 +137,19 @@ class Schedule:
         self.ready.extendleft(reversed(waiting))
         self.settled = chosen is None
         return chosen
+
+    def _arrange(self, priority: Sequence[Any]) -> None:
+        if self._ranked_by != priority:
+            self._ranked_by, self._ranks = priority, {}
+        for name in self.ready:
+            if name not in self._ranks:
+                lines = self.queue.cells.get(name, [])
+                params = next((line.params for line in lines if isinstance(line, Entry)), {})
+                self._ranks[name] = rank(priority, name, params)
+        begun = self._journal.cells
+        ordered = sorted(self.ready, key=lambda name: (begun[name].state != "started", self._ranks[name]))
+        self.ready.clear()
+        self.ready.extend(ordered)
 
     def pop_to_reseal(self, busy: Container[str]) -> Entry | None:
         """Removes the next cell whose files are to be sealed as they are, and returns the version that asks for it;

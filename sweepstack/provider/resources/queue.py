@@ -42,6 +42,7 @@ from sweepstack.onbox.common.errors import (
     StillCreating,
     SweepstackError,
 )
+from sweepstack.onbox.common.priority import rank
 from sweepstack.onbox.common.units import count
 from sweepstack.onbox.host.capabilities import IsCluster
 from sweepstack.onbox.host.platform import Platform
@@ -94,6 +95,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "versions": Decision.IGNORE,  # describes `job` and `cells`
         "artifacts": Decision.UPDATE,
         "metrics": Decision.UPDATE,
+        "priority": Decision.UPDATE,
         "approval": Decision.IGNORE,  # the gate shows it
         "policy": Decision.IGNORE,  # the gate shows it
     }
@@ -142,6 +144,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         cells = code_mixing.comings_and_goings(old, completed, standing.kept, seen.journal)
         if cells:
             op.info(f"queue of {new.box_name}: {cells}")
+        if new.priority != old.priority:
+            op.info(f"queue of {new.box_name}: {order(new, seen.journal)}")
         words = code_mixing.change(standing, old, completed)
         if words:
             op.info(f"queue of {new.box_name}: {words}")
@@ -411,6 +415,16 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal, stack: 
     return failures
 
 
+def order(new: QueueInputs, journal: Journal) -> str:
+    """Which of the cells that wait start first by `priority`, for the preview."""
+    waits = [cell for cell in new.cells if not started(journal.cells.get(cell.name)) and cell.name not in new.dropped]
+    lines = list(map(json.loads, new.priority or ()))
+    names = [cell.name for cell in sorted(waits, key=lambda cell: rank(lines, cell.name, cell.params))]
+    return f"order: {count(len(names), 'cell')} wait{'s' * (len(names) == 1)}" + (
+        f", first {code_mixing.first_names(names)}" if names else ""
+    )
+
+
 def _is_cleared(new: QueueInputs, seen: Observation) -> bool:
     if new.approval is None:
         return False
@@ -489,6 +503,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         own=own_files(op.session.project_root),
         artifacts=state.artifacts,
         metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
+        priority=state.priority or (),
         pins=state.pins or {},
         retries=state.retries or {},
         secrets=secrets.values(state.job.secrets),

@@ -227,3 +227,27 @@ def test_a_grid_gives_one_cell_a_combination_or_is_refused(grid: dict[str, list[
         return
     assert len({tuple(sorted(cell.params.items())) for cell in made.cells}) == expected
     assert len(set(made.names)) == expected
+
+
+def test_priority_names_cells_and_values_and_changes_no_cell() -> None:
+    grid = {"lr": [0.1, 0.3], "seed": [0, 1]}
+    plain, ordered = roster(grid=grid), roster(grid=grid, priority=[{"cell": "lr0.3-seed1"}, {"seed": "0", "lr": 0.1}])
+    assert ordered.priority == ({"cell": "lr0.3-seed1"}, {"seed": 0, "lr": 0.1})
+    assert (ordered.cells, ordered.digest, plain.priority) == (plain.cells, plain.digest, ())
+    assert roster(grid=grid, drop={"lr0.3-seed1": "no"}, priority=[{"cell": "lr0.3-seed1"}]).priority
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"cell": "lr0.3-seed2"}, "cells.priority[0].cell: no such cell on the roster; did you mean"),
+        ({"sead": 1}, "cells.priority[0].sead: no cell has such a parameter; did you mean"),
+        ({"seed": 2}, "cells.priority[0]: matches no cell"),
+        ({"seed": True}, "cells.priority[0]: matches no cell"),
+        ({"seed": [1]}, "cells.priority[0].seed: expected text, a number or a boolean"),
+        ({"cell": "lr0.3-seed1", "seed": 0}, "cells.priority[0]: matches no cell"),
+        ({}, "cells.priority[0]: expected a cell, or values of parameters"),
+    ],
+)
+def test_a_priority_that_means_no_cell_is_refused(line: Any, words: str) -> None:
+    assert words in refusal(grid={"lr": [0.1, 0.3], "seed": [0, 1]}, priority=[line])

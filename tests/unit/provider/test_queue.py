@@ -334,6 +334,26 @@ def test_cells_that_wait_may_come_go_and_change(sweep: Sweep) -> None:
     assert "queue of box-0: 1 cell more (c), 1 taken out (b)" in sweep.said.text(Severity.INFO)
 
 
+def test_a_new_priority_is_told_reaches_the_box_and_runs_nothing_again(sweep: Sweep) -> None:
+    box = sweep.box()
+    sweep.roster = ("a", "b", "c")
+    sweep.hold("a")
+    queue = sweep.queue(box, job={"slots": 1})
+    assert "priority" not in queue.model_dump(mode="json", exclude_none=True)
+    sweep.until_state(box, "running", "a")
+    lines = sweep.root(box) / "data/sweep/queue.jsonl"
+    before = lines.read_bytes()
+    assert b'"priority"' not in (sweep.root(box) / "data/sweep/spec.json").read_bytes()
+    new = sweep.queue_inputs(box, job={"slots": 1}, priority=['{"word": "c"}', '{"cell": "b"}'])
+    assert QUEUE.check(sweep.op("Queue"), queue, new).failures == []
+    assert "queue of box-0: order: 2 cells wait, first c, b" in sweep.said.text(Severity.INFO)
+    QUEUE.update(sweep.op("Queue"), "q", queue, new)
+    sweep.release()
+    sweep.until_state(box, "sealed", "a", "b", "c")
+    assert lines.read_bytes() == before
+    assert [line.split()[0] for line in sweep.started()] == ["a", "c", "b"]
+
+
 def half_done(sweep: Sweep, **job: Any) -> tuple[BoxState, QueueState]:
     """a is sealed, b runs, c and d wait."""
     sweep.roster = ("a", "b", "c", "d")

@@ -75,7 +75,7 @@ def test_no_type_is_any_but_that_of_a_platform_s_own_words() -> None:
     look("", schema()["types"])
     look("", {token: one["inputProperties"] for token, one in schema()["resources"].items()})
     of_cells = [at for at in found if at.startswith(f".{INDEX}CellsConfig.")]
-    assert len(of_cells) == 8, "parameters of cells: text, a number or a boolean, as a person wants"
+    assert len(of_cells) == 9, "parameters of cells: text, a number or a boolean, as a person wants"
     drawn = [at for at in found if at.startswith(f".{INDEX}SearchAxis.")]
     assert [at.split(".")[3] for at in drawn] == ["choice", "when"], "the same, for cells that are drawn"
     assert [at for at in found if at not in (*of_cells, *drawn)] == [
