@@ -30,6 +30,7 @@ from sweepstack.extensions.kubernetes import reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
+from sweepstack.extensions.kubernetes.onbox.pilot import HELD
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER
 from sweepstack.onbox.agent.channel import safe_parts
 from sweepstack.onbox.common import box_layout
@@ -323,7 +324,12 @@ class PodChannel(AgentChannel):
         return workers.told(self._cluster, self.native_id, self._account, keep=self._keep)
 
     def worker_ended(self, worker: str, saw: str) -> str:
-        return workers.person_saw(self._cluster, self.native_id, self._account, worker, saw)
+        about = (self._cluster, self.native_id, self._account, worker, saw)
+        return workers.person_saw(*about, keep=self._keep, parts=self._parts)
+
+    def _parts(self) -> bytes:
+        argv = [self.python, "-c", workers.PARTS, self.absolute(f"{box_layout.HOME}/{HELD}")]
+        return self.run(argv, timeout=ENDS_SECONDS).stdout
 
     def _keep(self, files: Mapping[str, bytes]) -> None:
         """Puts on record how pods ended: see `workers.Keep`."""

@@ -353,9 +353,18 @@ def _way_on(seen: Standing, pod: Object) -> str:
     )
 
 
-def person_saw(cluster: Cluster, native_id: str, account: str, worker: str, saw: str) -> str:
-    """See `TakesWord.worker_ended`: it is written on the worker's pod, whose object then ends as soon as its end is on
-    record."""
+def person_saw(
+    cluster: Cluster,
+    native_id: str,
+    account: str,
+    worker: str,
+    saw: str,
+    keep: Keep | None = None,
+    parts: Callable[[], bytes] = bytes,
+) -> str:
+    """See `TakesWord.worker_ended`; each pod of a worker is told of by its own name. It is written on the pod, whose
+    object then ends as soon as its end is on record. For one of several that record is made here: `keep`. `parts`: the
+    records of workers of several pods; asked where the pod's object is gone."""
     cluster.require(account)
     seen, uid = standing.look(cluster, native_id), worker.rpartition(".")[0]
     if uid in seen.at_work or uid in seen.leaving:
@@ -363,12 +372,31 @@ def person_saw(cluster: Cluster, native_id: str, account: str, worker: str, saw:
             f"{worker} runs, as the cluster shows it: {seen.why[uid]}. A node is known to be silent after some 40 s: "
             "where it is off, the same command again then"
         )
-    if (pod := seen.lost.get(uid)) is None:
+
+    def put_on_record(pod: Object) -> None:
+        if keep is not None:
+            keep({f"{RECORDS}/{uid}.json": record_of(pod, f"a person saw that it has ended ({saw})")})
+
+    if (pod := seen.lost.get(uid)) is not None:
+        name = str(pod["metadata"]["name"])
+        cluster.patch("pod", name, {"metadata": {"annotations": {ends.SAW: saw}}})
+        cluster.delete("pod", name, uid=uid, grace=0)
+        if jobs.nodes_of(pod) > 1:
+            with contextlib.suppress(PlatformError):  # the next command that sees the pod makes it
+                put_on_record(pod)
+        return f"the pod {name} has it that {worker} has ended"
+    if uid in seen.ended or f'"{uid}"'.encode() not in parts():
         return ""
-    name = str(pod["metadata"]["name"])
-    cluster.patch("pod", name, {"metadata": {"annotations": {ends.SAW: saw}}})
-    cluster.delete("pod", name, uid=uid, grace=0)
-    return f"the pod {name} has it that {worker} has ended"
+    put_on_record({"metadata": {"name": "", "uid": uid}})
+    return f"it is on record that {worker} has ended"
+
+
+PARTS = """
+import glob, sys
+for path in glob.glob(sys.argv[1] + "/*.json"):
+    sys.stdout.buffer.write(open(path, "rb").read())
+"""
+"""A program that prints which pods workers of several have: its argument is the folder of these records."""
 
 
 # -- says how it is with them

@@ -277,6 +277,6 @@ class TakesWord(Protocol):
 
     def worker_ended(self, worker: str, saw: str) -> str:
         """Tells the scheduler that a person saw that. Idempotent. Returns what it wrote down, in words; "" where it
-        knows of no such worker, or of its end. Raises RequestRefused where it shows that the worker runs;
-        Unreachable."""
+        knows of no such worker, or of its end. Each part of a worker may have a name of its own: no word for the whole
+        frees a cell before each has ended. Raises RequestRefused where it shows that the worker runs; Unreachable."""
         ...

@@ -336,7 +336,8 @@ class Worker(Runner):
 
 
 def ended(home: Path, name: str, saw: str, by: str) -> int:
-    """Writes down that a person saw the end of a worker. Refused where this host or the scheduler proves that it runs.
+    """Writes down that a person saw the end of a worker. Refused where this host or the scheduler proves that it runs,
+    or has to be told of more than one part of it (12).
     Blocks until it has the journal's turn. Raises Fatal."""
     me = who("")
     spec = Spec(home / "spec.json")
@@ -345,7 +346,9 @@ def ended(home: Path, name: str, saw: str, by: str) -> int:
     def lock_owner_ended(record: Any) -> bool:
         return record.get("worker") == name or proofs.lock_owner_ended(record)
 
-    why = proofs.runs(name)
+    why, lacks = proofs.runs(name)
+    if lacks:
+        raise Fatal(12, lacks)
     if why:
         raise Fatal(10, f"{name} runs: {why}; nothing was written down")
     journal = proofs.journal = SharedJournal(home, "", me, lock_owner_ended)

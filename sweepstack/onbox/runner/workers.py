@@ -144,16 +144,17 @@ class Proofs:
         elsewhere = self._scheduler(worker, record)  # this host knows nothing of the worker's other nodes
         return f"{here}; {elsewhere}" if elsewhere else ""
 
-    def runs(self, worker: str) -> str:
-        """What shows that a worker runs; "" where that is not known."""
+    def runs(self, worker: str) -> tuple[str, str]:
+        """What shows that a worker runs; and which part of it is not proved to have ended, where the scheduler takes a
+        person's word for each. "" where nothing does."""
         try:
             record = json.loads((self._home / WORKERS / worker / RECORD).read_bytes())
         except (OSError, ValueError):
-            return ""
+            return "", ""
         if self._process_ended(record) == "":
-            return f"process {record.get('pid')} of host {record.get('host')}"
+            return f"process {record.get('pid')} of host {record.get('host')}", ""
         said = self._asked(record)
-        return f"the scheduler says so: {said['why']}" if said["state"] == "running" else ""
+        return f"the scheduler says so: {said['why']}" if said["state"] == "running" else "", said["lacks"]
 
     def memory(self, worker: str) -> str:
         """Of a worker that is proved to have ended: that the scheduler ended it for want of memory, in its words; ""
@@ -224,7 +225,9 @@ class Proofs:
         return f"scheduler: {said['why']}" if said["state"] == "ended" else ""
 
     def _asked(self, record: Mapping[str, Any]) -> dict[str, str]:
-        """What the scheduler says of a worker's job: `state`, `why` and `memory`; unknown where it does not say."""
+        """What the scheduler says of a worker's job: `state`, `why`, `memory`, `lacks`; unknown where it does not say.
+        A program that an older version sent may not say all."""
+        found = {"state": "unknown", "why": "", "memory": "", "lacks": ""}
         argv = (self._spec().get("shared") or {}).get("worker_state") or []
         if argv and record.get("job"):
             asked = [*map(str, argv), str(record["job"]), str(record.get("try", ""))]
@@ -233,10 +236,10 @@ class Proofs:
                     asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=ASK_SECONDS, cwd=self._home
                 )
                 said = json.loads(done.stdout)
+                found["lacks"] = str(said.get("lacks", ""))
                 if said["state"] in ("running", "ended"):
-                    more = str(said.get("memory", ""))  # a program that an older version sent does not say that
-                    return {"state": str(said["state"]), "why": str(said["why"]), "memory": more}
-        return {"state": "unknown", "why": "", "memory": ""}
+                    found.update({name: str(said.get(name, "")) for name in ("state", "why", "memory")})
+        return found
 
 
 def _runs(pid: int, start: str) -> bool:

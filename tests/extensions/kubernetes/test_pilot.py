@@ -201,8 +201,10 @@ def test_a_worker_of_several_pods_has_ended_once_all_of_them_have(tmp_path: Path
     said = worker_state.told(BOX, tmp_path, UID)
     assert said["state"] == "unknown"
     assert "its other pod pod-1 has not ended, as far as is known" in said["why"]
-    assert f"confirm worker BOX {UID}.0" in said["why"], "the worker's name, which the journal has"
+    assert f"confirm worker BOX {OTHER}.0" in said["why"], "the pod's own name, which a person says it of"
+    assert said["lacks"] == said["why"]
     (records / f"{OTHER}.json").write_text(json.dumps({"state": "ended", "uid": OTHER, "why": "it is over"}))
-    assert worker_state.told(BOX, tmp_path, UID)["state"] == "ended"
+    said = worker_state.told(BOX, tmp_path, UID)
+    assert (said["state"], said["lacks"]) == ("ended", "")
     held.write_text("{")
     assert worker_state.told(BOX, tmp_path, UID)["state"] == "unknown"

@@ -11,6 +11,7 @@ import pytest
 
 from sweepstack.core.resources import BoxInputs, BoxState
 from sweepstack.extensions.kubernetes import objects
+from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from tests.extensions.kubernetes.world import CONTROL, KubeSweep, settle
 from tests.simulators.kubernetes import STORAGE_CLASS, KubernetesCluster
 from tests.simulators.kubernetes.fixture import shared_cluster
@@ -139,9 +140,10 @@ def test_a_cell_runs_in_two_pods_on_two_nodes(make: Callable[..., Pair]) -> None
 
 
 @proof
-def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair]) -> None:
+@pytest.mark.parametrize("how", ["back", "taint"])
+def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair], how: str) -> None:
     """The node of the second pod is silent: the first one's end frees nothing, and the cell begins again once the
-    node is back and has said that both ended."""
+    node is back and has said that both ended, or once a person says by a taint that it is off."""
     pair = make()
     pair.hold("a")
     box = pair.box()
@@ -150,7 +152,7 @@ def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair
     first = pair.worker_of(box, "a").removesuffix(".0")
     other = next(pod for pod in pair.running() if pod["metadata"]["uid"] != first)
     node = pair.cluster.nodes[other["spec"]["nodeName"]]
-    node.partition()
+    node.partition() if how == "back" else node.power_off()
     try:
         pair.until(lambda: first not in {pod["metadata"]["uid"] for pod in pair.running()}, "the first pod's end")
         queue = pair.up(box, queue)
@@ -159,16 +161,15 @@ def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair
         assert json.loads(asked.stdout)["state"] == "unknown", asked
         assert other["metadata"]["name"] in json.loads(asked.stdout)["why"]
         assert pair.starts()["a"] == 1
+        pair.let("a")
+        if how == "taint":
+            node.taint(OUT_OF_SERVICE, "nodeshutdown", "NoExecute")
+            pair.until(lambda: pair.up(box, queue) and "a" in pair.sealed(box), "the seal, on the other node")
     finally:
-        node.heal()
+        node.heal() if how == "back" else node.power_on()
         node.await_ready()
-    pair.let("a")
-
-    def done() -> bool:
-        pair.up(box, queue)
-        return "a" in pair.sealed(box)
-
-    pair.until(done, "the seal")
+        node.untaint(OUT_OF_SERVICE)
+    pair.until(lambda: pair.up(box, queue) and "a" in pair.sealed(box), "the seal")
     assert pair.starts()["a"] == 2
     pair.assert_honest(box)
 
