@@ -425,6 +425,8 @@ class Birth(Record):
     imported: bool = later(False)
     """It was rented by hand: `pulumi import` took it in, from `begun_at` on it is this sweep's, and its tag is on no
     platform. What lay on it before can't be told from what a job left."""
+    by: str = later("")
+    """`user@host` of the `pulumi up` that asked for it; "" in records from before 2026-11-29."""
 
     @property
     def never_asked(self) -> bool:

@@ -71,6 +71,11 @@ def remembered(stack: str) -> list[str]:
         return []
 
 
+def remembered_stacks() -> list[str]:
+    """The bare names of all stacks of which this computer remembers a place, sorted. Never raises."""
+    return sorted(file.stem for file in _record("x").parent.glob("*.txt"))
+
+
 def _name(store: EvidenceStore) -> str:
     return f"Pulumi.{store.marker.stack.rsplit('/', 1)[-1]}.yaml"
 

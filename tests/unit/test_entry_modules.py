@@ -48,6 +48,10 @@ EXCEPT = {
     "sweepstack/operations/strays/volumes.py": ({"load_platform"}, MANY),
     "sweepstack/operations/strays/accounts.py": ({"load_platform"}, MANY),
     "sweepstack/operations/strays/known_states.py": ({"EvidenceStore.open"}, MANY),
+    "sweepstack/extensions/answers/all_sweeps.py": (
+        {"EvidenceStore.open"},
+        "reads the ledgers of all sweeps of a backend",
+    ),
     "sweepstack/operations/strays/judge.py": ({"EvidenceStore.open", "VolumeContext"}, MANY),
     "sweepstack/operations/volumes/volumes_now.py": ({"load_platform"}, MANY),
     "sweepstack/operations/sweep/collect.py": ({"load_platform"}, MANY),

@@ -9,18 +9,17 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sweepstack.cli import launcher
+from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
-from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
 from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import No, Unsure
@@ -154,11 +153,7 @@ def command(
 
 def imported(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     """A stack file of what these files say, by the extension that reads them. Raises Unsure where it is missing."""
-    module = module_of("importers", "stack")
-    if module is None:
-        raise Unsure(f"`sweepctl init --from` belongs to {not_here('importers')}")
-    code: int = import_module(module).write(name, sources, yes, out)
-    return code
+    return of_extension("importers", "stack", "init --from", "write")(name, sources, yes, out)
 
 
 def begin(root: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """`sweepctl ledger`: every box ever rented for a sweep: hours, rates, USD, and why it ended.
 
-`sweepctl ledger --against-bill`: the ledger beside what each platform says that it billed.
+`sweepctl ledger --against-bill`: the ledger beside what each platform says that it billed. `--all`: of all sweeps of
+this backend, by an extension.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import typer
 from sweepstack.billing.egress import Egress, copied, egress_words
 from sweepstack.billing.ledger import LAG_HOURS, Bill, Line, Spent, compare, spent, without_price
 from sweepstack.billing.stray import Stray, leftover_lines
-from sweepstack.cli.options import AsJson, Stack
+from sweepstack.cli.extension import of_extension
+from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import NO, UNSURE, YES, Out, money, size
 from sweepstack.cli.progress import Progress
 from sweepstack.core.journal import could_not_stop
@@ -35,9 +37,9 @@ from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
 from sweepstack.operations.sweep.egress import prices
 from sweepstack.operations.sweep.sources import Sources, open_sources
-from sweepstack.operations.sweep.target import Target
+from sweepstack.operations.sweep.target import Target, project_root
 from sweepstack.platforms.registry import load_platform, need
-from sweepstack.status.engine.state import BoxEntry
+from sweepstack.status.engine.state import BoxEntry, StackState
 from sweepstack.teardown.close_box import StillBilled, still_billed
 
 
@@ -47,10 +49,20 @@ def command(
         bool,
         typer.Option("--against-bill", help="Compare it with what each platform says that it billed. Exit 1: differs."),
     ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="What all sweeps of this backend cost, and who rented.")] = False,
+    form: Annotated[
+        str, typer.Option("--as", metavar="csv", help="With --all: the table for other programs.")
+    ] = "table",
     json: AsJson = False,
 ) -> int:
     """Show every box ever rented: hours, rate, USD, why it ended. Exit 2: a part of the bill is not known."""
-    target, out = Target.find_sweep(stack), Out(as_json=json)
+    one_of(form, "table", "csv", option="--as")
+    out = Out(as_json=json)
+    if (against_bill and all_) or (form == "csv" and (json or not all_)):
+        raise Unsure("--as csv goes with --all and without --json, --against-bill with one sweep")
+    if all_:
+        return of_extension("answers", "all_sweeps", "ledger --all")(project_root(), form, out)
+    target = Target.find_sweep(stack)
     with Progress("reading the ledger"):
         sources = open_sources(target)
         if sources.store is None:
@@ -61,7 +73,7 @@ def command(
         births = sources.store.births()
         found = spent(sources.store, datetime.now(UTC), births)
         rests = still_billed(sources.store, found, births)
-        gone = _gone(sources, found, births)
+        gone = proved_gone(open_boxes(sources.state, sources.store, found, births))
         left = leftovers(sources.state, sources.store, births)
         alarms = _own_stops(sources.store, found, gone)
         prefix = box_layout.tag_prefix(sources.store.marker.identity)
@@ -84,14 +96,17 @@ def command(
     return YES if found.complete else UNSURE
 
 
-def _gone(sources: Sources, found: Spent, births: Sequence[Birth]) -> frozenset[str]:
-    """The native ids of boxes with an open bill that are proved gone. Blocks for `LOOK_SECONDS`."""
+def open_boxes(state: StackState, store: EvidenceStore, found: Spent, births: Sequence[Birth]) -> list[BoxEntry]:
+    """The boxes with an open bill, also those that no state has any more."""
     goes_on = {bill.native_id for bill in found.bills if bill.open is not None}
-    boxes = {box.native_id: box for box in sources.state.boxes}
-    if sources.store is not None:  # also those that no state has any more
-        left = [birth for birth in births if birth.native_id not in {None, *boxes} and birth.ended_at is None]
-        boxes |= {one.native_id or "": entry_of(sources.store, one, sources.evidence or "") for one in left}
-    open_boxes = [box for box in boxes.values() if box.native_id in goes_on]
+    boxes = {box.native_id: box for box in state.boxes}
+    left = [birth for birth in births if birth.native_id not in {None, *boxes} and birth.ended_at is None]
+    boxes |= {one.native_id or "": entry_of(store, one, store.objects.uri) for one in left}
+    return [box for box in boxes.values() if box.native_id in goes_on]
+
+
+def proved_gone(boxes: Sequence[BoxEntry]) -> frozenset[str]:
+    """The native ids of those that are proved gone. Blocks for `LOOK_SECONDS`."""
 
     def asked(box: BoxEntry) -> bool:
         try:
@@ -100,7 +115,7 @@ def _gone(sources: Sources, found: Spent, births: Sequence[Birth]) -> frozenset[
         except SweepstackError:
             return False
 
-    answers = in_parallel({box.native_id: partial(asked, box) for box in open_boxes}, LOOK_SECONDS)
+    answers = in_parallel({box.native_id: partial(asked, box) for box in boxes}, LOOK_SECONDS)
     return frozenset(native_id for native_id, gone in answers.items() if gone)
 
 

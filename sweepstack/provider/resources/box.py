@@ -70,6 +70,7 @@ from sweepstack.provider.resources.teardown import Judgement
 from sweepstack.provider.session import Operation
 from sweepstack.teardown.abandonment import take_back
 from sweepstack.teardown.box_context import BoxContext, BoxFacts
+from sweepstack.teardown.ownership import who
 from sweepstack.teardown.refusal import refusal_text, waiting_cost
 
 GONE_SECONDS = 300.0
@@ -230,6 +231,7 @@ class BoxHandler(Handler[BoxInputs, BoxState]):
             key=platform.key_digest() if isinstance(platform, KnowsKeys) else "",
             notes_requests=True,
             imported=adopted is not None and adopted.imported,
+            by=(adopted.by if adopted is not None else "") or who(),
         )
         store.write_birth(birth)
         if existing is not None:

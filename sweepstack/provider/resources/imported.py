@@ -34,7 +34,7 @@ from sweepstack.provider.resources.held_by_another import sign_box
 from sweepstack.provider.session import Operation
 from sweepstack.status.engine.state import read_state
 from sweepstack.teardown.box_context import BoxAt
-from sweepstack.teardown.ownership import read_owner
+from sweepstack.teardown.ownership import read_owner, who
 
 FOLDER = "imports"
 FOLDERS_SECONDS = 60.0
@@ -170,6 +170,7 @@ def take(op: Operation, at: BoxAt, old: BoxState, new: BoxInputs) -> BoxInputs:
         policy=teardown.policy_digest(new.policy),
         notes_requests=True,
         imported=True,
+        by=who(),
     )
     store.write_birth(birth)
     return new

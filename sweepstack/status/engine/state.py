@@ -291,12 +291,19 @@ def list_stacks(project_root: Path, *, every_project: bool = False) -> list[str]
 def was_ever_up(stack: str, project_root: Path) -> bool:
     """Whether the engine's history has an update of this stack, one that failed among them. Blocks like `read_state`.
     Raises SweepstackError."""
+    return last_update(stack, project_root) is not None
+
+
+def last_update(stack: str, project_root: Path) -> dict[str, Any] | None:
+    """The latest update in the engine's history of this stack, with its `config`; None where there was none. Blocks
+    like `read_state`. Raises SweepstackError."""
     words = ["stack", "history", "--stack", stack, "--json", "--page-size", "1"]
     said = _said(EngineCall([engine_call.find_engine(), *words], project_root), stack)
     try:
-        return bool(json.loads(said) != [])
-    except ValueError as error:
-        raise SweepstackError(f"`pulumi stack history` printed something that is not JSON: {error}") from error
+        found: list[dict[str, Any]] = json.loads(said)
+        return dict(found[0]) if found else None
+    except (ValueError, TypeError, KeyError) as error:
+        raise SweepstackError(f"`pulumi stack history` printed something unforeseen: {error}") from error
 
 
 def backend_url(project_root: Path) -> str:

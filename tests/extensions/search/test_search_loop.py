@@ -108,6 +108,7 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
     ok(stack.destroy())
     results = stack.sweepctl("results")
     assert f"pruned   {first}: pruned by asha" in results.text
-    assert "2 cells that a rule stopped early" in ok(stack.sweepctl("ledger")).out
+    for all_sweeps in ((), ("--all",)):
+        assert "2 cells that a rule stopped early" in ok(stack.sweepctl("ledger", *all_sweeps)).out
     left = list((stack.evidence / "unsealed").rglob("*metrics.jsonl"))
     assert {path.parts[-4] for path in left} >= {first, third}, left

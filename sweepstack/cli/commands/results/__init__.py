@@ -6,7 +6,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -14,11 +13,11 @@ import typer
 from sweepstack.cli import completion
 from sweepstack.cli.commands.results.forms import STDOUT, comma_separated, latex, markdown, parquet
 from sweepstack.cli.commands.results.order import Best, Line, LineT, Wanted, best_first, by_key, no_value
+from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
-from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     SEED,
@@ -155,13 +154,13 @@ def command(
     _refuse(form, cells or (), options, compare=compare, json=json)
     target, out = Target.find_to_read(stack, evidence), Out(as_json=json)
     if compare:
-        return _of_extension("answers", "compare", "--compare")(target, *(cells or ()), metric or (), out)
+        return of_extension("answers", "compare", "results --compare")(target, *(cells or ()), metric or (), out)
     if form == "plot":
         from sweepstack.cli.commands.results.plot import curves
 
         return curves(target, cells or (), metric or (), out)
     if form == "html":
-        return _of_extension("pages", "page", "--as html")(target, output, out)
+        return of_extension("pages", "page", "results --as html")(target, output, out)
     asked = Asked(sort, Wanted.read(best) if best else None, output or f"results-{target.stack}.parquet")
     return results(target, asked, over or (), metric or (), all_, form, out)
 
@@ -180,15 +179,6 @@ def _refuse(form: str, cells: Sequence[str], given: Mapping[str, Any], *, compar
         raise Unsure("--as and --json are two ways to write one table: use one of them")
     if compare and (len(cells) != 2 or form != "table" or of_table):
         raise Unsure("--compare takes the names of two cells, and of the other options --metric alone")
-
-
-def _of_extension(extension: str, file: str, option: str) -> Callable[..., int]:
-    """What an extension writes: `report` of this file of it. Raises Unsure where it is not installed."""
-    module = module_of(extension, file)
-    if module is None:
-        raise Unsure(f"`sweepctl results {option}` belongs to {not_here(extension)}")
-    report: Callable[..., int] = import_module(module).report
-    return report
 
 
 def results(
