@@ -7,7 +7,6 @@ cluster on EKS has). What a person leaves out is that of the kubeconfig.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
@@ -44,7 +43,12 @@ class Address:
 def completed(address: Address) -> Address:
     """The address with what the kubeconfig of this machine adds. Reads that file; sends nothing. Raises ConfigError
     where there is none, or it has no such context."""
-    contexts, current = _contexts()
+    from kubernetes.config import ConfigException, list_kube_config_contexts
+
+    try:
+        contexts, current = list_kube_config_contexts(config_file())
+    except ConfigException as error:
+        raise ConfigError(f"{NO_CONFIG} ({error})") from error
     name = address.context or str((current or {}).get("name", ""))
     found = next((one for one in contexts if one.get("name") == name), None)
     if not name or found is None:
@@ -60,13 +64,3 @@ def config_file() -> str | None:
     """The files of the kubeconfig, as KUBECONFIG names them now; None for the usual one. The client itself reads the
     variable once a process."""
     return os.environ.get("KUBECONFIG") or None
-
-
-def _contexts() -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    from kubernetes.config import ConfigException, list_kube_config_contexts
-
-    try:
-        contexts, current = list_kube_config_contexts(config_file())
-    except ConfigException as error:
-        raise ConfigError(f"{NO_CONFIG} ({error})") from error
-    return list(contexts), current

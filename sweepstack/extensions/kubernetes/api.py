@@ -7,6 +7,7 @@ when its answer is lost it raises OutcomeUnknown.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, completed, config_file
-from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import (
     ConfigError,
     NoCapacity,
@@ -77,23 +77,6 @@ class OverQuota(RequestRefused, NoCapacity):
 
 class Conflict(RequestRefused):
     """The object was changed meanwhile, or another manager owns a field: nothing was changed."""
-
-
-@dataclass(frozen=True)
-class ExecFacts:
-    """What a process needs to open a stream to a pod by itself. `path`: of the pod, below `host`. `headers` hold the
-    user's token: never in an argument. `ca`, `cert`, `key`: files, "" for none; `verify`: false only where the person's
-    kubeconfig says so."""
-
-    host: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    verify: bool = True
-    server_name: str = ""
-    proxy: str = ""
 
 
 class Cluster:
@@ -192,20 +175,14 @@ class Cluster:
         query = {"fieldManager": MANAGER}
         return self._write("PATCH", self._path(kind, name), body, query, "application/merge-patch+json", gone=True)
 
-    def delete(
-        self, kind: str, name: str, *, uid: str = "", grace: int | None = None, propagation: str = "Foreground"
-    ) -> None:
-        """Asks for its end, which may come later. Idempotent: one that is gone, or has another `uid`, is a success."""
-        body: dict[str, Any] = {"propagationPolicy": propagation}
+    def delete(self, kind: str, found: Object, *, grace: int | None = None, propagation: str = "Foreground") -> None:
+        """Asks for the end of this very object, which may come later. Idempotent: one that is gone is a success."""
+        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+        body: Object = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        if uid:
-            body["preconditions"] = {"uid": uid}
-        try:
+        with contextlib.suppress(Conflict):  # there is another one of this name
             self._write("DELETE", self._path(kind, name), body, {}, gone=True)
-        except Conflict:
-            if not uid:
-                raise
 
     def may(self, verb: str, kind: str, *, subresource: str = "") -> bool:
         """Whether this user may do that here, as the server says. Reads only."""
@@ -229,25 +206,26 @@ class Cluster:
         found = self.list("event", fields=f"involvedObject.name={name}")
         return sorted(found, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
 
-    def exec_facts(self, pod: str) -> ExecFacts:
-        """How another process opens a stream to a pod. Asks for a new token where the old one is over."""
+    def exec_facts(self, pod: str) -> Object:
+        """How another process opens a stream to a pod: `host`; `path`, of the pod, below it; `headers`, which hold the
+        user's token: never in an argument; `ca`, `cert`, `key`: files, "" for none; `verify`: false only where the
+        person's kubeconfig says so; `server_name`, `proxy`. Asks for a new token where the old one is over."""
         from kubernetes.client.rest import should_bypass_proxies
 
         client = self._connected()
         config = client.configuration
         headers: dict[str, str] = {}
         client.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
-        return ExecFacts(
-            host=str(config.host),
-            path=self._path("pod", pod),
-            headers={str(name): str(value) for name, value in headers.items()},
-            ca=str(config.ssl_ca_cert or ""),
-            cert=str(config.cert_file or ""),
-            key=str(config.key_file or ""),
-            verify=bool(config.verify_ssl),
-            server_name=str(config.tls_server_name or ""),
-            proxy="" if should_bypass_proxies(config.host, config.no_proxy or "") else str(config.proxy or ""),
-        )
+        files = {"ca": config.ssl_ca_cert, "cert": config.cert_file, "key": config.key_file}
+        return {
+            "host": str(config.host),
+            "path": self._path("pod", pod),
+            "headers": {str(name): str(value) for name, value in headers.items()},
+            **{name: str(file or "") for name, file in files.items()},
+            "verify": bool(config.verify_ssl),
+            "server_name": str(config.tls_server_name or ""),
+            "proxy": "" if should_bypass_proxies(config.host, config.no_proxy or "") else str(config.proxy or ""),
+        }
 
     # -- requests
 

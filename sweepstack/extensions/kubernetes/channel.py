@@ -26,7 +26,7 @@ from sweepstack.channel.interpreters import finding
 from sweepstack.channel.ssh.channel import AgentChannel
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links
-from sweepstack.extensions.kubernetes import reader, workers
+from sweepstack.extensions.kubernetes import power, reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
@@ -40,8 +40,8 @@ from sweepstack.onbox.host.platform import Wait
 from sweepstack.onbox.visit.shell import interrupts_for_command
 
 PYTHON = "python3"
-END_SECONDS = 150.0
-"""For so long an end of workers is waited for; then the caller asks again."""
+PATIENCE_SECONDS = 3.0
+"""For so long a reader that begins is tried: one whose image has to be pulled takes longer, and says why."""
 ENDS_SECONDS = 60.0
 """For a look at the journal's ends of workers."""
 LOOK_SECONDS = 10.0
@@ -58,11 +58,13 @@ T = TypeVar("T")
 
 
 class PodWay:
-    """How the pod of one box is reached: `pod` is the one that was asked last, None before."""
+    """How the pod of one box is reached: `pod` is the one that was asked last, None before; `next` the one to ask,
+    where that is known."""
 
     def __init__(self, cluster: Cluster, native_id: str) -> None:
         self.cluster, self.native_id = cluster, native_id
         self.pod: reader.Found | None = None
+        self.next: reader.Found | None = None
 
     @property
     def facts(self) -> tuple[object, ...]:
@@ -84,16 +86,16 @@ class PodWay:
         """A process that is the shell command `remote` in the pod. `stdin`, `stdout`, `stderr`: as Popen takes them;
         None: the person's. `terminal`: it gets one; else `onbox/leash.py` has to take what a person types. `report`: a
         file for what the way itself says. Raises what `reader.pod_for` raises."""
-        found = self.pod = reader.pod_for(self.cluster, self.native_id)
+        found = self.pod = self.next or reader.pod_for(self.cluster, self.native_id)
         known = found.cluster.exec_facts(found.name)
         words = [("container", CONTAINER), ("stdin", "true"), ("stdout", "true")]
         words += [("tty", "true")] if terminal else [("stderr", "true")]
         words += [("command", word) for word in ("sh", "-c", remote)]
         facts = {
-            **{name: getattr(known, name) for name in ("host", "ca", "cert", "key", "verify", "server_name", "proxy")},
-            "headers": dict(known.headers),
-            "path": f"{known.path}/exec?{urlencode(words)}",
+            **known,
+            "path": f"{known['path']}/exec?{urlencode(words)}",
             "own": stdin is not None,
+            "patience": PATIENCE_SECONDS if found.begins else 0,
             "pieces": stdin is None and not terminal,
             "terminal": terminal,
             "report": report,
@@ -182,7 +184,7 @@ class PodLinks(Links):
             return super()._connect_to(way)
         except Unreachable:
             tried = way.pod
-            if tried is before or reader.pod_for(way.cluster, way.native_id).uid == tried.uid:
+            if tried is before or tried is way.next or reader.pod_for(way.cluster, way.native_id).uid == tried.uid:
                 raise  # there was none to try, or it is the one to ask still
         return super()._connect_to(way)  # that pod has ended meanwhile, and there is another one
 
@@ -223,7 +225,14 @@ class PodChannel(AgentChannel):
     def prepare(self) -> None:
         """Makes the box's folders where they are not there. Blocks until a pod can be asked. Only for the code that
         made the box; idempotent. Raises Unreachable; PlatformError where the volume can't be written."""
-        reader.pod_for(self._cluster, self.native_id, self._wait)
+        way = self._links.way
+        way.next = reader.pod_for(self._cluster, self.native_id, self._wait, soon=True)
+        try:
+            self._ask("ping")
+        except Unreachable:
+            reader.pod_for(self._cluster, self.native_id, self._wait)
+        finally:
+            way.next = None
         try:
             super().prepare()
             folders = ["scratch", "data", box_layout.DURABLE]
@@ -318,7 +327,7 @@ class PodChannel(AgentChannel):
 
     def end_workers(self) -> None:
         self._cluster.require(self._account)
-        workers.end_all(self._cluster, self.native_id, END_SECONDS, keep=self._keep)
+        workers.end_all(self._cluster, self.native_id, power.END_SECONDS, keep=self._keep)
 
     def workers(self) -> Mapping[str, Any]:
         return workers.told(self._cluster, self.native_id, self._account, keep=self._keep)

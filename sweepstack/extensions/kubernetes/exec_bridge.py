@@ -38,15 +38,18 @@ from websockets.uri import parse_uri
 from sweepstack.onbox.common.errors import Unreachable, one_line
 
 Facts = dict[str, Any]
-"""`host`, `path` (with its query), `headers`, `ca`, `cert`, `key`, `verify`, `server_name`, `proxy`: see `ExecFacts`.
-`own`: stdin, stdout and stderr are ours alone, and the other side takes its input as it comes. `terminal`: they are a
-person's terminal. `pieces`: the input is passed on as `onbox/leash.py` takes it. `report`: a file for our own words, ""
-for stderr."""
+"""What `Cluster.exec_facts` has, its `path` with the query. `own`: stdin, stdout and stderr are ours alone, and the
+other side takes its input as it comes. `patience`: seconds for which a container that just begins is waited for.
+`terminal`: they are a person's terminal. `pieces`: the input is passed on as `onbox/leash.py` takes it. `report`: a
+file for our own words, "" for stderr."""
 
 LOST, CUT = 255, 141
 """Exit codes: the connection is lost; what reads our stdout is gone."""
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4 = Subprotocol("v5.channel.k8s.io"), Subprotocol("v4.channel.k8s.io")
+NOT_YET = "container not found"
+"""What a node says of a container that it does not run: nothing was begun in it."""
+AGAIN_SECONDS = 0.1
 CONNECT_SECONDS = 30.0
 """For all of it: the connection, TLS and the server's answer."""
 PING_SECONDS, DEAD_SECONDS = 10.0, 30.0
@@ -171,10 +174,15 @@ class Bridge:
     """Passes bytes on until the command has ended. `run` returns its exit code."""
 
     def __init__(
-        self, facts: Facts, connection: socket.socket, protocol: ClientProtocol, came: Sequence[Event]
+        self, facts: Facts, connection: socket.socket, protocol: ClientProtocol, came: Sequence[Event], given: bytes
     ) -> None:
+        """`given`: input that was read before."""
+        self.kept = bytearray(given)
+        """The input, as long as it is not known that a command takes it."""
         self._own, self._terminal = bool(facts.get("own")), bool(facts.get("terminal"))
         self._pieces = bool(facts.get("pieces"))
+        self.begun = self._terminal or self._pieces or not facts.get("patience")
+        """Whether something came from a command, or the input can't be given again."""
         self._given = 0
         """Bytes of a person's input. Where it is more than any pipe holds, a sign of life may wait behind what the
         command has not taken: then only the system finds out that a server is dead."""
@@ -190,6 +198,12 @@ class Bridge:
         """When something came last, and when the server was asked for a sign of life since then; 0: it was not."""
         self._wake, self._woken = os.pipe()
 
+    def close(self) -> None:
+        """Lets go of all but stdin, stdout and stderr."""
+        self._connection.close()
+        os.close(self._wake)
+        os.close(self._woken)
+
     def run(self) -> int:
         """Raises Unreachable."""
         self._connection.setblocking(False)
@@ -197,6 +211,8 @@ class Bridge:
             for descriptor in (0, 1, 2):
                 os.set_blocking(descriptor, False)
         self._take(self._came)
+        for at in range(0, len(self.kept), CHUNK):
+            self._give(bytes([STDIN]), bytes(self.kept[at : at + CHUNK]))
         with self._raw():
             while self._open or any(self._pending.values()):
                 self._turn()
@@ -292,6 +308,7 @@ class Bridge:
         if self._channel is None and piece:
             self._channel, piece = piece[0], piece[1:]
         if self._channel in (STDOUT, STDERR):
+            self.begun = self.begun or bool(piece)
             self._pending[self._channel] += piece
         elif self._channel == STATUS and piece and len(self._status) < MOST_WORDS:
             self._status += piece
@@ -343,6 +360,9 @@ class Bridge:
             data = b""
         self._input = bool(data)
         self._given += len(data)
+        if not self.begun:
+            self.kept += data
+            self.begun = len(self.kept) > HIGH
         if self._pieces:
             self._give(bytes([STDIN]), struct.pack(">I", len(data)), data)
         elif data:
@@ -431,8 +451,17 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with os.fdopen(int(argv[1]), "rb") as source:
         facts: Facts = json.loads(source.read())
-    try:
-        return Bridge(facts, *connected(facts)).run()
-    except Unreachable as error:
-        _say(facts, str(error))
-        return LOST
+    until, given, begun = time.monotonic() + float(facts.get("patience") or 0), b"", False
+    while True:
+        try:
+            bridge = Bridge(facts, *connected(facts), given)
+            try:
+                return bridge.run()
+            finally:
+                given, begun = bytes(bridge.kept), bridge.begun
+                bridge.close()
+        except Unreachable as error:
+            if begun or NOT_YET not in str(error) or time.monotonic() > until:
+                _say(facts, str(error))
+                return LOST
+        time.sleep(AGAIN_SECONDS)

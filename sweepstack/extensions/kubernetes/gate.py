@@ -27,37 +27,21 @@ _WORDS = (
 
 def policy() -> Object:
     """The policy, as it is applied."""
+    ours = {"matchLabels": {MANAGED: MANAGER}, "matchExpressions": [{"key": BOX, "operator": "Exists"}]}
+    core = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumeclaims"], "scope": "*"}
+    matched = {  # whole, with the server's defaults: else who applies the same has a conflict
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": ours,
+        "resourceRules": [{**core, "operations": ["DELETE", "UPDATE"]}],
+    }
+    may = f"({_CLEARED}) || (request.operation == 'UPDATE' && (!({_HELD}) || {_KEEPS}))"
+    rules = [{"expression": may, "messageExpression": _WORDS, "reason": "Forbidden"}]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": POLICY, "labels": {MANAGED: MANAGER}},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {  # whole, with the server's defaults: else who applies the same has a conflict
-                "matchPolicy": "Equivalent",
-                "namespaceSelector": {},
-                "objectSelector": {
-                    "matchLabels": {MANAGED: MANAGER},
-                    "matchExpressions": [{"key": BOX, "operator": "Exists"}],
-                },
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["DELETE", "UPDATE"],
-                        "resources": ["persistentvolumeclaims"],
-                        "scope": "*",
-                    }
-                ],
-            },
-            "validations": [
-                {
-                    "expression": f"({_CLEARED}) || (request.operation == 'UPDATE' && (!({_HELD}) || {_KEEPS}))",
-                    "messageExpression": _WORDS,
-                    "reason": "Forbidden",
-                }
-            ],
-        },
+        "spec": {"failurePolicy": "Fail", "matchConstraints": matched, "validations": rules},
     }
 
 

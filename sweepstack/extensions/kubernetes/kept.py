@@ -7,6 +7,7 @@ namespace, or where that ends, in `KEPT`. The old claim stays: it is the box's r
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from sweepstack.extensions.kubernetes import objects
@@ -85,7 +86,7 @@ def end(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
     there, name = cluster.beside(where), name_of(native_id)
     pods = [pod for pod in there.list("pod", labels_of(native_id)) if where != cluster.namespace]
     for pod in pods:
-        there.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=1)
+        there.delete("pod", pod, grace=1)
     found = there.get("pvc", name)
     if found is not None:
         pv = cluster.get("pv", str((found.get("spec") or {}).get("volumeName") or "-"))
@@ -93,22 +94,17 @@ def end(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
         if pv is not None and before:
             cluster.patch("pv", pv["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": before}})
         there.patch("pvc", name, objects.mark(ending_at=objects.now()))
-        there.delete("pvc", name, uid=found["metadata"]["uid"])
+        there.delete("pvc", found)
         let_go(there, "pvc", name, HOLD)
     left = [f"pod {pod['metadata']['name']} in {where}" for pod in pods]
     return left + ([f"the claim {name} in {where}"] if there.get("pvc", name) is not None else [])
 
 
 def _namespace(there: Cluster) -> None:
-    body = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": there.namespace, "labels": {MANAGED: MANAGER}},
-    }
+    metadata = {"name": there.namespace, "labels": {MANAGED: MANAGER}}
     try:
-        there.create("namespace", body)
-    except Exists:
-        return
+        with contextlib.suppress(Exists):
+            there.create("namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     except RequestRefused as error:
         raise Unreachable(
             f"the box's namespace ends, and another one is needed to read its volume: {error}. Next: kubectl create "
@@ -136,38 +132,22 @@ def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Objec
 
 
 def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Object) -> None:
-    spec = pv["spec"]
-    body: Object = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": name,
-            "labels": {BOX: native_id, MANAGED: MANAGER, objects.ROLE: "kept"},
-            "annotations": {
-                key: value
-                for key, value in (former["metadata"].get("annotations") or {}).items()
-                if key.startswith(PREFIX)
-            },
-            "finalizers": [HOLD],
-        },
-        "spec": {
-            "accessModes": spec["accessModes"],
-            "resources": {"requests": {"storage": spec["capacity"]["storage"]}},
-            "storageClassName": spec.get("storageClassName") or "",
-            "volumeName": pv["metadata"]["name"],
-        },
+    spec = {
+        "accessModes": pv["spec"]["accessModes"],
+        "resources": {"requests": {"storage": pv["spec"]["capacity"]["storage"]}},
+        "storageClassName": pv["spec"].get("storageClassName") or "",
+        "volumeName": pv["metadata"]["name"],
     }
-    try:
-        there.create("pvc", body)
-    except Exists:
-        return
+    marks = {f"{PREFIX}{key}": value for key, value in marks_of(former).items()}
+    with contextlib.suppress(Exists):
+        there.create("pvc", objects.held_claim(name, {BOX: native_id, objects.ROLE: "kept"}, marks, spec))
 
 
 def _bound(there: Cluster, name: str) -> None:
     until = time.monotonic() + BIND_SECONDS
     while True:
         found = there.get("pvc", name)
-        phase = str(((found or {}).get("status") or {}).get("phase") or "gone")
+        phase = objects.phase_of(found or {}) or "gone"
         if phase == "Bound":
             return
         if time.monotonic() > until:

@@ -14,16 +14,8 @@ from sweepstack.extensions.kubernetes.api import MANAGER, PREFIX, Cluster, Objec
 from sweepstack.onbox.common.errors import Unreachable
 
 _JOB = (
-    "completionMode",
-    "completions",
-    "parallelism",
-    "backoffLimitPerIndex",
-    "podReplacementPolicy",
-    "podFailurePolicy",
-    "maxFailedIndexes",
-    "successPolicy",
-    "suspend",
-    "template",
+    *("completionMode", "completions", "parallelism", "backoffLimitPerIndex", "podReplacementPolicy"),
+    *("podFailurePolicy", "maxFailedIndexes", "successPolicy", "suspend", "template"),
 )
 _CLAIM = ("accessModes", "resources", "storageClassName")
 _OF_SERVER = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")

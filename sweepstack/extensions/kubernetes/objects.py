@@ -41,30 +41,22 @@ def claim(request: BoxRequest, storage_class: str) -> Object:
     name = name_of(request.tag)
     bytes_ = parse_size(str(request.resources.get("disk") or DISK)).bytes
     price = "" if request.price_per_hour is None else repr(request.price_per_hour)
-    marks = {
-        TAG: request.tag,
-        NAME: request.name,
-        MADE: now(),
-        PRICE: price,
-        PODS: spelled(request.pods),
-    }
+    marks = {TAG: request.tag, NAME: request.name, MADE: now(), PRICE: price, PODS: spelled(request.pods)}
     spec: Object = {
         "accessModes": [MANY if request.resources.get(SHARED) else "ReadWriteOnce"],
         "resources": {"requests": {"storage": str(bytes_)}},
     }
     if storage_class:
         spec["storageClassName"] = storage_class
+    return held_claim(name, {BOX: name}, {f"{PREFIX}{key}": value for key, value in marks.items() if value}, spec)
+
+
+def held_claim(name: str, labels: Mapping[str, str], marks: Mapping[str, str], spec: Object) -> Object:
+    """A claim of ours, which our finalizer holds. `marks`: its annotations."""
+    metadata = {"labels": {MANAGED: MANAGER, **labels}, "annotations": dict(marks), "finalizers": [HOLD]}
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": name,
-            "labels": {BOX: name, MANAGED: MANAGER},
-            "annotations": {f"{PREFIX}{key}": value for key, value in marks.items() if value},
-            "finalizers": [HOLD],
-        },
-        "spec": spec,
-    }
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, **metadata}, "spec": spec
+    }  # fmt: skip
 
 
 def mark(**marks: str | None) -> Object:
@@ -89,6 +81,25 @@ def pods_of(pvc: Object) -> dict[str, Any]:
 def deleted(body: Object) -> bool:
     """Whether its delete was asked for: it is Terminating."""
     return bool(body["metadata"].get("deletionTimestamp"))
+
+
+def status_of(body: Object) -> Object:
+    return body.get("status") or {}
+
+
+def phase_of(body: Object) -> str:
+    """Of a pod or a claim; "" before it has one."""
+    return str(status_of(body).get("phase") or "")
+
+
+def is_over(pod: Object) -> bool:
+    """Whether the cluster takes a pod for ended: no proof that it has (`onbox/ends.py`)."""
+    return phase_of(pod) in ("Succeeded", "Failed")
+
+
+def node_of(pod: Object) -> str:
+    """Where it was put; "" before that."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def now() -> str:

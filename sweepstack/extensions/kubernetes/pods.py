@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes.api import Object, marks_of
-from sweepstack.extensions.kubernetes.objects import deleted
+from sweepstack.extensions.kubernetes.objects import deleted, is_over, node_of, phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
 
@@ -22,21 +22,12 @@ _KINDS = "overrides.kubernetes"
 _COUNTED = re.compile(r"(\d+) (?!nodes are available)([^,]+?)(?=, \d+ |\.(?:\s|$)|$)")
 _TAINT = re.compile(r"taint(?:\(s\))? ?\{([^}]*)\}")
 _INSUFFICIENT = re.compile(r"Insufficient (\S+)")
-_RESOURCES = {
-    "cpu": "resources.cpu",
-    "memory": "resources.memory",
-    "ephemeral-storage": "what the image and cells write",
-}
+_OF_PODS = "what the image and cells write"
+_RESOURCES = {"cpu": "resources.cpu", "memory": "resources.memory", "ephemeral-storage": _OF_PODS}
 _NO_IMAGE = frozenset(
-    [
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "RegistryUnavailable",
-        "ImageInspectError",
-    ]
-)
+    ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
+     "ImageInspectError"]
+)  # fmt: skip
 _NO_START = frozenset(
     ["CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError",
      "PreCreateHookError", "PostStartHookError"]
@@ -70,16 +61,15 @@ def words(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
 
 
 def _words(pod: Object, events: Sequence[Mapping[str, Any]]) -> str:
-    status, name = pod.get("status") or {}, str(pod["metadata"]["name"])
-    phase = str(status.get("phase") or "Pending")
-    if phase in ("Succeeded", "Failed") or _terminated(status):
+    status, name = status_of(pod), str(pod["metadata"]["name"])
+    if is_over(pod) or _terminated(status):
         return f"{name} {ending(pod)}"
     if why := waiting(pod, events):
         return f"{name} waits: {why}"
     if deleted(pod):
         return f"{name} is just ending{_disrupted(status)}"
-    node = str((pod.get("spec") or {}).get("nodeName") or "")
-    if phase == "Running":
+    node = node_of(pod)
+    if phase_of(pod) == "Running":
         return f"{name} runs on {node}"
     return f"{name} starts on {node}" if node else f"{name} waits for the scheduler"
 
@@ -89,7 +79,7 @@ def _words(pod: Object, events: Sequence[Mapping[str, Any]]) -> str:
 
 def waiting(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
     """Why a pod does not begin, and what to do; "" for one that runs, has ended, or only takes its time."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     for one in status.get("containerStatuses") or ():
         held = (one.get("state") or {}).get("waiting") or {}
         reason = str(held.get("reason") or "")
@@ -187,7 +177,7 @@ def _volume(events: Sequence[Mapping[str, Any]]) -> str:
 
 def ended_well(pod: Object) -> bool:
     """Whether there is nothing to say of a pod's end: nothing was left for it, it was told to end, or never began."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     terminated = _terminated(status) or {}
     if _never_began(status):
         return True
@@ -208,14 +198,12 @@ def _never_began(status: Mapping[str, Any]) -> bool:
 
 def ending(pod: Object) -> str:
     """How a pod ended, and what to do about it, as it follows its name in a sentence."""
-    status = pod.get("status") or {}
+    status = status_of(pod)
     if _never_began(status):
         return "was taken away before it began"
     if ends.starved(pod) and (_terminated(status) or {}).get("exitCode") != 0:
-        line = ends.enough(ends.memory_of(pod))
-        do = f"set `{line}` (1.2 times what it had; it may need more)" if line else "raise resources.memory"
         how = "was evicted, since its node ran out of memory" if status.get("reason") == "Evicted" else "was OOMKilled"
-        return f"{how}: {do}, or run fewer cells at once (job.slots)"
+        return f"{how}: {ends.more_memory(pod)}"
     reason, message = str(status.get("reason") or ""), _short(str(status.get("message") or ""))
     if reason == "Evicted":
         return _evicted(message)
@@ -306,12 +294,7 @@ def refused(message: str) -> str:
         return f"the namespace's quota is used up ({said}): ask for less, or wait until others end"
     if "violates PodSecurity" in message:
         return f"the namespace's Pod Security refuses the pod ({said}): {_security(message)}"
-    if (
-        "limits.memory" in message
-        or "maximum memory" in message
-        or "LimitRange" in message
-        or "per Container" in message
-    ):
+    if any(words in message for words in ("limits.memory", "maximum memory", "LimitRange", "per Container")):
         return f"the namespace's limits refuse the pod ({said}): change resources.memory or resources.cpu"
     if "must specify" in message:
         return f"the namespace's quota asks for more to be said ({said}): write resources.cpu and resources.memory"
@@ -334,10 +317,9 @@ def _security(message: str) -> str:
     return "change overrides.kubernetes.pod so that it passes, or use another namespace"
 
 
-def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = (), *, waits_for_pod: bool = False) -> str:
-    """Why a claim has no volume, and what to do; "" for one that has, and for one that only waits for its first pod.
-    `waits_for_pod`: whether its storage class says so (WaitForFirstConsumer)."""
-    phase = (pvc.get("status") or {}).get("phase")
+def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Why a claim has no volume, and what to do; "" for one that has, and for one that only waits for its first pod."""
+    phase = phase_of(pvc)
     name = str(pvc["metadata"]["name"])
     if phase == "Lost":
         return f"the volume of the claim {name} is lost: the cluster has it no more"
@@ -345,7 +327,7 @@ def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = (), *, waits_
         return ""
     last: Mapping[str, Any] = next((one for one in reversed(events) if one.get("reason") != "ExternalProvisioning"), {})
     reason, said = str(last.get("reason") or ""), _short(str(last.get("message") or ""))
-    if reason == "WaitForFirstConsumer" or (waits_for_pod and not reason):
+    if reason == "WaitForFirstConsumer":
         return ""
     if reason == "ProvisioningFailed":
         missing = "not found" in said

@@ -52,16 +52,16 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     if pvc is not None or states.left_of(cluster, native_id):
         workers.end_all(cluster, native_id, END_SECONDS)
         for pod in cluster.list("pod", labels_of(native_id, role="reader")):
-            cluster.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=READER_GRACE)
+            cluster.delete("pod", pod, grace=READER_GRACE)
     for job in cluster.list("job", labels_of(native_id)):
         let_go(cluster, "job", job["metadata"]["name"], HOLD)
-        cluster.delete("job", job["metadata"]["name"], uid=job["metadata"]["uid"], propagation="Background")
+        cluster.delete("job", job, propagation="Background")
     while True:
         left = states.left_of(cluster, native_id)
         if pvc is not None:  # the claim goes last: it is what the box is known by
             left += kept.end(cluster, native_id, pvc)
             if not left:
-                cluster.delete("pvc", native_id, uid=pvc["metadata"]["uid"])
+                cluster.delete("pvc", pvc)
                 let_go(cluster, "pvc", native_id, HOLD)
             pvc = cluster.get("pvc", native_id)
             left += [f"the claim {native_id}"] if pvc is not None else []

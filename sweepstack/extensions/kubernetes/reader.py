@@ -7,24 +7,15 @@ case after `LONGEST_SECONDS`. There is one at most; commands that want one at on
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from typing import Any
 
 from sweepstack.extensions.kubernetes import kept, objects, pods
-from sweepstack.extensions.kubernetes.api import (
-    PREFIX,
-    Cluster,
-    Conflict,
-    Exists,
-    Object,
-    labels_of,
-    marks_of,
-)
-from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE
+from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Exists, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE, is_over, node_of, phase_of, status_of
+from sweepstack.extensions.kubernetes.onbox.ends import is_ready
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER, PodRequest, on_nodes, template
-from sweepstack.onbox.common.canonical import sha256_hex
-from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
@@ -47,27 +38,28 @@ _LOOP = (
 
 @dataclass(frozen=True)
 class Found:
-    """A pod that can be asked, in its cluster and namespace. `reader`: it is no worker."""
+    """A pod that can be asked, in its cluster and namespace. `reader`: it is no worker. `begins`: it was just put on a
+    node, which has not said yet that it runs; it says so up to a second late."""
 
     cluster: Cluster
     name: str
     uid: str
-    node: str
     reader: bool
+    begins: bool = False
 
 
-def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None) -> Found:
+def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None, *, soon: bool = False) -> Found:
     """The pod to ask. Where no worker runs, makes a reader and blocks until that can be asked, by `wait`
-    (`READY_SECONDS` without one). Idempotent.
+    (`READY_SECONDS` without one). `soon`: or until that begins. Idempotent.
 
     Raises Unreachable, which says why there is none and what to do; also when the box is ending, or gone."""
-    there = _pods(cluster, native_id)
+    there = cluster.list("pod", labels_of(native_id))
     if (found := _askable(cluster, there)) is not None:
         return found
     pvc = cluster.get("pvc", native_id)
     if pvc is None:
         raise Unreachable(f"{native_id} can't be read: {cluster} has no claim of this name")
-    last = _last_resort(cluster, there)
+    last = next((_found(cluster, pod) for pod in there if _runs(pod)), None)  # told to end, and runs still
     if ENDING in marks_of(pvc) or objects.deleted(pvc):
         if last is not None:
             return last
@@ -75,7 +67,7 @@ def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None) -> Found
             raise Unreachable(f"{native_id} can't be read: it is being destroyed, and no pod of it runs any more")
     where, claim = kept.claim_of(cluster, native_id, pvc)
     known = wait or Wait(READY_SECONDS if READY in marks_of(pvc) else FIRST_SECONDS)
-    return _Reader(where, native_id, claim, pvc, known).found()
+    return _Reader(where, native_id, claim, pvc, known, soon).found()
 
 
 def better(cluster: Cluster, found: Found, native_id: str) -> bool:
@@ -83,14 +75,12 @@ def better(cluster: Cluster, found: Found, native_id: str) -> bool:
     node than the one on which a worker is to begin is told to end. Raises Unreachable."""
     if found.cluster is not cluster:
         return False
-    there = _pods(cluster, native_id)
-    _out_of_the_way(cluster, there)
+    there = cluster.list("pod", labels_of(native_id))
+    for pod in there:
+        if _role(pod) == READER and not is_over(pod) and not objects.deleted(pod) and _blocks(pod, there):
+            cluster.delete("pod", pod, grace=1)
     now = _askable(cluster, there)
     return now is None or now.uid != found.uid
-
-
-def _pods(cluster: Cluster, native_id: str) -> list[Object]:
-    return cluster.list("pod", labels_of(native_id))
 
 
 def _askable(cluster: Cluster, there: list[Object]) -> Found | None:
@@ -101,70 +91,44 @@ def _askable(cluster: Cluster, there: list[Object]) -> Found | None:
     return next((_found(cluster, pod) for pod in [*reversed(workers), *readers]), None)
 
 
-def _last_resort(cluster: Cluster, there: list[Object]) -> Found | None:
-    """One that was told to end, and runs still."""
-    return next((_found(cluster, pod) for pod in there if _runs(pod)), None)
-
-
 def _found(cluster: Cluster, pod: Object) -> Found:
     metadata = pod["metadata"]
-    return Found(cluster, str(metadata["name"]), str(metadata["uid"]), _node(pod), _role(pod) != WORKER)
+    return Found(cluster, str(metadata["name"]), str(metadata["uid"]), _role(pod) != WORKER)
 
 
 def _runs(pod: Object) -> bool:
     """Whether its containers run, as its node said last, and that answers."""
-    status = pod.get("status") or {}
-    containers = status.get("containerStatuses") or ()
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
-    return (
-        status.get("phase") == "Running" and ready and all("running" in (one.get("state") or {}) for one in containers)
-    )
-
-
-def _ended(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    status = status_of(pod)
+    running = all("running" in (one.get("state") or {}) for one in status.get("containerStatuses") or ())
+    return phase_of(pod) == "Running" and is_ready(pod) and running
 
 
 def _role(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(ROLE) or "")
 
 
-def _node(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
 def _begun(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("startTime") or "")
+    return str(status_of(pod).get("startTime") or "")
 
 
 def _worker_nodes(there: list[Object]) -> set[str]:
     """The nodes on which workers begin, as these say themselves: one that is lost says nothing."""
     begin = (pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and _begun(pod))
-    return {_node(pod) for pod in begin if (pod.get("status") or {}).get("phase") == "Pending"}
+    return {node_of(pod) for pod in begin if phase_of(pod) == "Pending"}
 
 
 def _blocks(reader: Object, there: list[Object]) -> bool:
     """Whether it holds the volume on another node than the one where a worker wants it."""
     wanted = _worker_nodes(there)
-    return bool(wanted) and bool(_node(reader)) and _node(reader) not in wanted
-
-
-def _out_of_the_way(cluster: Cluster, there: list[Object]) -> None:
-    for pod in there:
-        if _role(pod) == READER and not _ended(pod) and not objects.deleted(pod) and _blocks(pod, there):
-            _end(cluster, pod)
-
-
-def _end(cluster: Cluster, pod: Object) -> None:
-    with contextlib.suppress(Conflict):
-        cluster.delete("pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=1)
+    return bool(wanted) and node_of(reader) not in ("", *wanted)
 
 
 class _Reader:
     """Makes the reader of one box, and waits for it."""
 
-    def __init__(self, cluster: Cluster, native_id: str, claim: str, pvc: Object, wait: Wait) -> None:
+    def __init__(self, cluster: Cluster, native_id: str, claim: str, pvc: Object, wait: Wait, soon: bool) -> None:
         self._cluster, self._native_id, self._claim, self._pvc, self._wait = cluster, native_id, claim, pvc, wait
+        self._soon = soon
         self.name = f"{native_id}-reader"
         self._found: Found | None = None
         self._why = ""
@@ -184,7 +148,7 @@ class _Reader:
         if (now := time.monotonic()) < self._next:
             return False
         self._next = now + PAUSES[now - self._begun > SOON_SECONDS]
-        there = _pods(self._cluster, self._native_id)
+        there = self._cluster.list("pod", labels_of(self._native_id))
         self._found = _askable(self._cluster, there)
         if self._found is not None:
             return True
@@ -193,11 +157,13 @@ class _Reader:
             self._make(there)
         elif objects.deleted(own):
             self._why = f"the last reader pod ({self.name}) is just ending"
-        elif _ended(own) or _blocks(own, there) or self._changed(own, there):
-            _end(self._cluster, own)
+        elif is_over(own) or _blocks(own, there) or self._changed(own, there):
+            self._cluster.delete("pod", own, grace=1)
+        elif self._soon and node_of(own):
+            self._found = replace(_found(self._cluster, own), begins=True)
         else:
             self._say(own)
-        return False
+        return self._found is not None
 
     def _make(self, there: list[Object]) -> None:
         try:
@@ -232,7 +198,7 @@ class _Reader:
             match = {"key": "metadata.name", "operator": "In", "values": nodes[:1]}
             spec["affinity"] = on_nodes(spec.get("affinity") or {}, "matchFields", match)
         metadata = {**made["metadata"], "name": self.name}
-        marks = {**(metadata.get("annotations") or {}), f"{PREFIX}{SAME}": _digest(spec)}
+        marks = {**(metadata.get("annotations") or {}), f"{PREFIX}{SAME}": sha256_hex(canonical_json(spec))[:16]}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "annotations": marks}, "spec": spec}
 
     def _changed(self, pod: Object, there: list[Object]) -> bool:
@@ -240,9 +206,9 @@ class _Reader:
         return marks_of(pod).get(SAME) != marks_of(self._body(there)).get(SAME)
 
     def _say(self, pod: Object) -> None:
-        uid = pod["metadata"]["uid"]
-        why = pods.words(pod, [one for one in self._told(self.name) if _about(one) == uid])
-        if (self._pvc.get("status") or {}).get("phase") != "Bound" and not _node(pod):
+        uid = pod["metadata"]["uid"]  # of an earlier one of this name there may be events, too
+        why = pods.words(pod, [one for one in self._told(self.name) if one["involvedObject"].get("uid") == uid])
+        if phase_of(self._pvc) != "Bound" and not node_of(pod):
             claim = self._cluster.get("pvc", self._claim)
             if claim is not None and (more := pods.claim_words(claim, self._told(self._claim))):
                 why = more
@@ -255,11 +221,3 @@ class _Reader:
         with contextlib.suppress(PlatformError):
             return self._cluster.events(name)
         return []
-
-
-def _about(event: Object) -> str:
-    return str((event.get("involvedObject") or {}).get("uid") or "")
-
-
-def _digest(spec: Any) -> str:
-    return sha256_hex(json.dumps(spec, sort_keys=True).encode())[:16]

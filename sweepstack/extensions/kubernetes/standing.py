@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sweepstack.extensions.kubernetes import jobs
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
-from sweepstack.extensions.kubernetes.objects import NAME, deleted
+from sweepstack.extensions.kubernetes.objects import NAME, deleted, is_over, node_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
@@ -100,7 +100,7 @@ def given_up(pod: Object) -> bool:
     """Whether it is kept, and a person's word alone proves its end: its Job, which waits for its node's, brings no
     other pod until it was let go."""
     said = ends.SAW in (pod["metadata"].get("annotations") or {}) and SEEN in (pod["metadata"].get("finalizers") or ())
-    return said and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return said and not is_over(pod)
 
 
 def exit_of(pod: Object) -> int | None:
@@ -110,10 +110,6 @@ def exit_of(pod: Object) -> int | None:
         if code is not None:
             return int(code)
     return None
-
-
-def node_of(pod: Object) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def uid_of(pod: Object) -> str:
@@ -151,11 +147,7 @@ def judged(
 def _nodes(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Mapping[str, object] | None]:
     """The nodes that are asked about: those of pods that may run. Where this user may not read nodes, none is known."""
     now = time.time()
-    names = {
-        str(pod["spec"]["nodeName"])
-        for pod in pods
-        if (pod.get("spec") or {}).get("nodeName") and ends.judged(pod, None, now)[0] != ends.ENDED
-    }
+    names = {node_of(pod) for pod in pods if node_of(pod) and ends.judged(pod, None, now)[0] != ends.ENDED}
     found: dict[str, Mapping[str, object] | None] = {}
     for name in sorted(names):
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from sweepstack.extensions.kubernetes import kept, objects
 from sweepstack.extensions.kubernetes.api import BOX, PREFIX, Cluster, Object, claim_name, id_of, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
+from sweepstack.platforms.common.json_values import moment
 
 DELETED = (
     "its claim or namespace was deleted by hand, and only our hold keeps it. Nothing of it is lost yet, and pull and "
@@ -26,10 +25,10 @@ def record(cluster: Cluster, pvc: Object, account: str) -> BoxRecord:
         account=account,
         phase=phase,
         price_per_hour=_number(marks.get(PRICE, "")),
-        created_at=_moment(marks.get(MADE, "")),
+        created_at=moment(marks.get(MADE, "")),
         location=f"the claim {name} in {cluster}",
         note=note,
-        started_at=_moment(marks.get(READY, "")),
+        started_at=moment(marks.get(READY, "")),
     )
 
 
@@ -65,7 +64,7 @@ def former_of(cluster: Cluster, claim: str) -> str:
 def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase, str]:
     if ENDING in marks:
         return Phase.ENDING, ""
-    lost = (pvc.get("status") or {}).get("phase") == "Lost"
+    lost = objects.phase_of(pvc) == "Lost"
     if objects.deleted(pvc) or (lost and kept.ends(cluster)):
         note = DELETED
     else:
@@ -84,12 +83,5 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
 def _number(text: str) -> float | None:
     try:
         return float(text)
-    except ValueError:
-        return None
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
     except ValueError:
         return None

@@ -25,13 +25,7 @@ from sweepstack.extensions.kubernetes.standing import Standing, uid_of
 from sweepstack.extensions.kubernetes.workers_asked import WorkersAsked, refusals
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
-from sweepstack.onbox.common.errors import (
-    NotYetGone,
-    OutcomeUnknown,
-    PlatformError,
-    RequestRefused,
-    Unreachable,
-)
+from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 
 __all__ = ["at_work", "end_all", "pilot_files", "refusals", "told", "top_up"]
 
@@ -57,7 +51,7 @@ def pilot_files() -> list[tuple[str, Path, int]]:
     """What a pod runs: (path in its folder, source, mode). `pilot.py` starts a worker; `worker_state.py` says whether
     another one may still run. For `Channel.put_tree`, a folder a version."""
     own = Path(__file__).parent / "onbox"
-    programs = [("pilot.py", own / "start.py", 0o644), ("worker_state.py", own / "state_program.py", 0o644)]
+    programs = [(f"{name}.py", own / "start.py", 0o644) for name in ("pilot", "worker_state")]
     return [*programs, *agent_source.files(*SHIPPED)]
 
 
@@ -212,7 +206,7 @@ def _is_stale(job: Object, digest: str, seen: Standing) -> bool:
 
 def _has_begun(pod: Object) -> bool:
     """Whether a process of a pod may run, or may have run."""
-    if not (pod.get("spec") or {}).get("nodeName"):
+    if not objects.node_of(pod):
         return False
     told_ = (pod.get("status") or {}).get("containerStatuses") or [{}]
     return not all("waiting" in (one.get("state") or {}) and not one.get("restartCount") for one in told_)
@@ -246,14 +240,13 @@ def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
 
 def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
     """And all that ended on a node of which a person says that it is off: it ends no object any more."""
-    off = {standing.node_of(pod) for pod in ended if ends.SAW in (pod["metadata"].get("annotations") or {})}
+    off = {objects.node_of(pod) for pod in ended if ends.SAW in (pod["metadata"].get("annotations") or {})}
     for pod in ended:
         metadata = pod["metadata"]
         let_go(cluster, "pod", str(metadata["name"]), SEEN)
         metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != SEEN]
-        phase = (pod.get("status") or {}).get("phase")
-        if standing.node_of(pod) in off and objects.deleted(pod) and phase not in ("Succeeded", "Failed"):
-            cluster.delete("pod", str(metadata["name"]), uid=uid_of(pod), grace=0)
+        if objects.node_of(pod) in off and objects.deleted(pod) and not objects.is_over(pod):
+            cluster.delete("pod", pod, grace=0)
             let_go(cluster, "pod", str(metadata["name"]), TRACKED)
 
 
@@ -269,9 +262,8 @@ def _clear(cluster: Cluster, seen: Standing) -> None:
         deleted = objects.deleted(job)
         if left or (job is last and not deleted):
             continue
-        name, uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
-        cluster.delete("job", name, uid=uid, propagation="Background")
-        let_go(cluster, "job", name, HOLD)
+        cluster.delete("job", job, propagation="Background")
+        let_go(cluster, "job", str(job["metadata"]["name"]), HOLD)
 
 
 # -- ends them
@@ -305,7 +297,7 @@ def end_all(cluster: Cluster, native_id: str, seconds: float, keep: Keep | None 
         ended = list(seen.ended.values())
         _let_pods_go(cluster, ended)
         for pod in ended:
-            cluster.delete("pod", str(pod["metadata"]["name"]), uid=uid_of(pod))
+            cluster.delete("pod", pod)
 
 
 def _suspended(cluster: Cluster, seen: Standing) -> list[str]:
@@ -331,8 +323,8 @@ def _stands(job: Object) -> bool:
 def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
     """Sees to it that each pod is told to end. Returns those whose end is not proved, in words: first those whose node
     does not answer, about which a person has to do something."""
-    for uid, pod in seen.at_work.items():
-        cluster.delete("pod", str(pod["metadata"]["name"]), uid=uid)
+    for pod in seen.at_work.values():
+        cluster.delete("pod", pod)
     return [
         f"{seen.why[uid_of(pod)]}{_way_on(seen, pod)}"
         for pod in (*seen.lost.values(), *seen.at_work.values(), *seen.leaving.values())
@@ -344,7 +336,7 @@ def _way_on(seen: Standing, pod: Object) -> str:
     uid = uid_of(pod)
     if uid not in seen.lost:
         return ""
-    node = str((pod.get("spec") or {}).get("nodeName") or "NODE")
+    node = objects.node_of(pod) or "NODE"
     taint = f"; for all that was on it: `kubectl taint nodes {node} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
     return (
         " (once it answers this is settled by itself; once you have seen that it is off: "
@@ -380,7 +372,7 @@ def person_saw(
     if (pod := seen.lost.get(uid)) is not None:
         name = str(pod["metadata"]["name"])
         cluster.patch("pod", name, {"metadata": {"annotations": {ends.SAW: saw}}})
-        cluster.delete("pod", name, uid=uid, grace=0)
+        cluster.delete("pod", pod, grace=0)
         if jobs.nodes_of(pod) > 1:
             with contextlib.suppress(PlatformError):  # the next command that sees the pod makes it
                 put_on_record(pod)
@@ -464,7 +456,7 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
         "state": state,
         "try": 0,
         "starts": None,
-        "node": str((pod.get("spec") or {}).get("nodeName") or ""),
+        "node": objects.node_of(pod),
         "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
     }
     if uid in seen.ended:

@@ -172,8 +172,8 @@ def _fits(asked: WorkersAsked, nodes: Sequence[Object]) -> list[str]:
             return [f"resources.gpu: the cluster has no {' or '.join(asked.gpu_names)}: {there}{hint}"]
         fitting = [node for node in fitting if labels_of_node(node).get(label) in wanted]
     needs: list[tuple[str, str, float, Any]] = [
-        (asked.pod.gpu_kind[0], "resources.gpu", float(asked.pod.gpus), _plain),
-        ("cpu", "resources.cpu", asked.pod.cpu or 0.0, _plain),
+        (asked.pod.gpu_kind[0], "resources.gpu", float(asked.pod.gpus), "{:g}".format),
+        ("cpu", "resources.cpu", asked.pod.cpu or 0.0, "{:g}".format),
         ("memory", "resources.memory", float(asked.pod.memory or 0), spell_bytes),
     ]
     for resource, key, wanted_amount, spell in needs:
@@ -187,10 +187,6 @@ def _fits(asked: WorkersAsked, nodes: Sequence[Object]) -> list[str]:
             ]
         fitting = left
     return []
-
-
-def _plain(value: float) -> str:
-    return f"{value:g}"
 
 
 def amount(node: Object, resource: str) -> float:

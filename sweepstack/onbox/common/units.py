@@ -68,6 +68,17 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('x') else 's')}"
 
 
+def enough_memory(had: int) -> str:
+    """The line of the stack config that gives 1.2 times the bytes that were too little, rounded up; "" for 0."""
+    wanted = -(-had * 12 // 10)
+    step = 10**9 if wanted > 10**10 else 10**8
+    rounded = -(-wanted // step) * step
+    if not rounded:
+        return ""
+    size = f"{rounded // 10**9}GB" if rounded % 10**9 == 0 else f"{rounded // 10**6}MB"
+    return f"resources.memory: {size}"
+
+
 def parse_duration(text: str) -> float:
     """`90s`, `15m`, `12h`, `3d` in seconds. Raises ValueError for anything else, and for zero."""
     match = _DURATION.fullmatch(text.strip().lower())

@@ -27,13 +27,15 @@ TOKEN = "Bearer a-token"
 
 
 class ExecServer:
-    """`protocols`: those that it speaks. `refuses`: (status, message) for each request. `piece`: a message is cut into
-    frames of so many bytes. `mute`: it takes what comes, answers no ping, and runs nothing. `lose_after`: bytes of
-    output after which the connection is reset. `tls`: (certificate, key) files."""
+    """`protocols`: those that it speaks. `refuses`: (status, message) for each request. `late`: so many commands
+    find no container yet. `piece`: a message is cut into frames of so many bytes. `mute`: it takes what comes, answers
+    no ping, and runs nothing. `lose_after`: bytes of output after which the connection is reset. `tls`: (certificate,
+    key) files."""
 
     def __init__(self, tls: tuple[str, str] | None = None) -> None:
         self.protocols: tuple[str, ...] = (V5, V4)
         self.refuses: tuple[int, str] | None = None
+        self.late = 0
         self.piece = 0
         self.mute = False
         self.lose_after: int | None = None
@@ -143,6 +145,10 @@ class Session:
             return
         for channel in (1, 2, 3):
             self._message(channel, b"")  # as the real one does
+        if self.server.late:
+            self.server.late -= 1
+            self._status({"status": "Failure", "reason": "InternalError", "message": _NOT_YET})
+            return
         try:
             master = -1
             if self.terminal:
@@ -263,6 +269,7 @@ class Session:
         self.connection.sendall(head + data)
 
 
+_NOT_YET = 'Internal error occurred: unable to upgrade connection: container not found ("worker")'
 _NOT_FOUND = (
     "Internal error occurred: error executing command in container: failed to exec in container: OCI runtime exec "
     'failed: exec failed: unable to start container process: exec: "{}": executable file not found in $PATH'

@@ -19,7 +19,7 @@ import pytest
 from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes import objects, pod_template, reader
 from sweepstack.extensions.kubernetes.address import Address
-from sweepstack.extensions.kubernetes.api import BOX, Cluster, ExecFacts, Exists, Object
+from sweepstack.extensions.kubernetes.api import BOX, Cluster, Exists, Object
 from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ROLE
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER
@@ -75,7 +75,8 @@ class Pods:
         self.starts(pod)
         return pod
 
-    def delete(self, kind: str, name: str, *, uid: str = "", grace: int | None = None) -> None:
+    def delete(self, kind: str, one: Object, *, grace: int | None = None) -> None:
+        name, uid = one["metadata"]["name"], one["metadata"]["uid"]
         if name in self.pods and self.pods[name]["metadata"]["uid"] == uid:
             del self.pods[name]
             self.ended.append(uid)
@@ -83,8 +84,9 @@ class Pods:
     def events(self, name: str) -> list[Object]:
         return self.told
 
-    def exec_facts(self, pod: str) -> ExecFacts:
-        return ExecFacts(self.host, f"/api/v1/namespaces/ann/pods/{pod}", {"authorization": TOKEN})
+    def exec_facts(self, pod: str) -> Object:
+        headers = {"authorization": TOKEN}
+        return {"host": self.host, "path": f"/api/v1/namespaces/ann/pods/{pod}", "headers": headers, "verify": True}
 
     def __str__(self) -> str:
         return "the namespace ann of the cluster here"
@@ -109,6 +111,10 @@ def runs(pod: Object) -> None:
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"state": {"running": {}}}],
     }
+
+
+def begins(pod: Object) -> None:
+    pod["spec"]["nodeName"], pod["status"] = "n1", {"phase": "Pending"}
 
 
 def waits(pod: Object) -> None:
@@ -297,6 +303,37 @@ def test_box_is_prepared_and_read(channel: PodChannel, server: ExecServer, tmp_p
     assert channel.run(["cat"], timeout=10, stdin=b"given").stdout == b"given"
     assert len(server.asked) == 1
     assert server.asked[0]["container"] == ["worker"]
+
+
+def test_a_reader_is_asked_before_its_node_says_that_it_runs(channel: PodChannel, server: ExecServer) -> None:
+    """That takes the node up to a second."""
+    pods = cast(Pods, channel._cluster)
+    pods.starts, server.late = begins, 2
+    channel.prepare()
+    assert len(server.asked) == 3
+    channel.write("data/file", b"content")
+    assert (channel.read("data/file"), len(server.asked)) == (b"content", 3)
+    channel.close()
+    with pytest.raises(Unreachable, match="can't be read now"):  # a later command believes the node alone
+        reader.pod_for(cast(Cluster, pods), NATIVE, Wait(0.1))
+
+
+def test_a_reader_that_begins_late_is_waited_for(
+    channel: PodChannel, server: ExecServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_channel, "PATIENCE_SECONDS", 0.2)
+    pods = cast(Pods, channel._cluster)
+    pods.starts, server.late = begins, 10**6
+
+    def runs_now() -> None:
+        server.late = 0
+        runs(next(iter(pods.pods.values())))
+
+    late = threading.Timer(2.0, runs_now)
+    late.start()
+    channel.prepare()
+    late.join()
+    assert channel.run(["echo", "here"], timeout=10).stdout == b"here\n"
 
 
 def test_a_large_file_goes_on_after_a_cut(channel: PodChannel, server: ExecServer, tmp_path: Path) -> None:

@@ -165,6 +165,21 @@ def test_what_is_no_api_server_is_told(server: ExecServer, answer: bytes) -> Non
     assert b"the API server at 127.0.0.1:" in err
 
 
+def test_a_container_that_just_begins_is_waited_for_with_the_input(server: ExecServer) -> None:
+    given = os.urandom(300_000)
+    server.late = 3
+    assert run(server, "sh", "-c", "cat; exit 7", given=given, patience=30) == (7, given, b"")
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("patience", [0, 0.3])
+def test_a_container_that_does_not_begin_is_told(server: ExecServer, patience: float) -> None:
+    server.late = 10**6
+    code, out, err = run(server, "cat", given=b"x", patience=patience)
+    assert (code, out, err.count(b"\n"), b"container not found" in err) == (255, b"", 1, True)
+    assert (len(server.asked) > 1) is (patience > 0)
+
+
 def test_no_such_program_is_told(server: ExecServer) -> None:
     code, _, err = run(server, "no-such-program")
     assert code == 255

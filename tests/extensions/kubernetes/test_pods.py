@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.ends import ENDED, NO_NODE, OUT_OF_SERVICE, RUNNING, SAW, UNKNOWN
+from sweepstack.onbox.common.units import enough_memory
 from tests.extensions.kubernetes.made import LATE, NODE, NOW, RUNS, ended, node, pod
 
 WAITS = {"waiting": {"reason": "ContainerCreating"}}
@@ -156,7 +157,7 @@ def test_quantities_are_read(text: str, size: int) -> None:
 
 @given(st.integers(1, 10**13))
 def test_the_line_gives_more_than_what_was_too_little(had: int) -> None:
-    number = ends.enough(had).partition(": ")[2]
+    number = enough_memory(had).partition(": ")[2]
     assert int(number[:-2]) * {"GB": 10**9, "MB": 10**6}[number[-2:]] >= 1.2 * had
 
 

@@ -87,7 +87,8 @@ class Store:
         if kind == "job" and found["spec"].get("suspend"):
             found.setdefault("status", {})["conditions"] = [{"type": "Suspended", "status": "True"}]
 
-    def delete(self, kind: str, name: str, *, uid: str = "", grace: Any = None, propagation: str = "") -> None:
+    def delete(self, kind: str, one: Mapping[str, Any], *, grace: Any = None, propagation: str = "") -> None:
+        name = one["metadata"]["name"]
         self.done.append(("delete", kind, name))
         found = self.objects[kind].get(name)
         if found is None:

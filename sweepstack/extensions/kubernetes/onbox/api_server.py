@@ -22,18 +22,11 @@ MOST_BYTES = 32 << 20
 
 
 def pods(namespace: str, labels: str) -> list[dict[str, Any]]:
-    """All pods that have these labels. Raises Unreachable, NotAuthorized."""
-    found: list[dict[str, Any]] = []
-    more = ""
-    while True:
-        asked = {"labelSelector": labels, "limit": "500", **({"continue": more} if more else {})}
-        said = get(f"/api/v1/namespaces/{quote(namespace)}/pods?{urlencode(asked)}")
-        if said is None:
-            raise Unreachable("the API server does not know pods")
-        found += said.get("items") or []
-        more = str((said.get("metadata") or {}).get("continue") or "")
-        if not more:
-            return found
+    """All pods that have these labels: of one box, which come in one answer. Raises Unreachable, NotAuthorized."""
+    said = get(f"/api/v1/namespaces/{quote(namespace)}/pods?{urlencode({'labelSelector': labels})}")
+    if said is None:
+        raise Unreachable("the API server does not know pods")
+    return list(said.get("items") or ())
 
 
 def node(name: str) -> dict[str, Any] | None:

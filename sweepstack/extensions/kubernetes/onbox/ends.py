@@ -18,6 +18,8 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from sweepstack.onbox.common.units import enough_memory
+
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 SAW = "sweepstack.dev/saw-ended"
@@ -28,7 +30,6 @@ LATE_SECONDS = 60.0
 NO_NODE: Mapping[str, Any] = {}
 """For a node that the API server has no more."""
 _KUBELET = "kubelet"
-_FIRST_STEP, _STEP = 10**10, 10**8
 
 
 def judged(pod: Mapping[str, Any], node: Mapping[str, Any] | None, now: float) -> tuple[str, str]:
@@ -162,10 +163,15 @@ def for_memory(pod: Mapping[str, Any]) -> str:
     """That the cluster ended this worker for want of memory, and what to do about it; "" where it did not."""
     if not starved(pod):
         return ""
-    line = enough(memory_of(pod))
-    do = f"set `{line}` (1.2 times what it had; it may need more)" if line else "raise resources.memory"
     uid = (pod.get("metadata") or {}).get("uid", "")
-    return f"the cluster ended its worker {uid}.0 for want of memory: {do}, or run fewer cells at once (job.slots)"
+    return f"the cluster ended its worker {uid}.0 for want of memory: {more_memory(pod)}"
+
+
+def more_memory(pod: Mapping[str, Any]) -> str:
+    """What to do about a worker that had too little."""
+    line = enough_memory(memory_of(pod))
+    do = f"set `{line}` (1.2 times what it had; it may need more)" if line else "raise resources.memory"
+    return f"{do}, or run fewer cells at once (job.slots)"
 
 
 def memory_of(pod: Mapping[str, Any]) -> int:
@@ -178,28 +184,14 @@ def memory_of(pod: Mapping[str, Any]) -> int:
         return 0
 
 
-_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_UNITS = {"": 1, **{name: 1000 ** (at + 1) for at, name in enumerate("kMGTP")}}
+_UNITS.update({f"{name}i": 1024 ** (at + 1) for at, name in enumerate("KMGTP")})
 
 
 def bytes_of(quantity: str) -> int:
     """A quantity of Kubernetes (`64Mi`, `2G`, `1000`) in bytes; 0 for what is none."""
     number = quantity.rstrip("kKMGTPi")
-    unit = quantity[len(number) :]
-    base = {f"{key.upper()}i": 1024 ** (at + 1) for at, key in enumerate(_UNITS)}
     try:
-        if unit and unit not in base and unit not in _UNITS:
-            return 0
-        return int(float(number) * {**base, **_UNITS}.get(unit, 1))
-    except (ValueError, OverflowError):
+        return int(float(number) * _UNITS[quantity[len(number) :]])
+    except (KeyError, ValueError, OverflowError):
         return 0
-
-
-def enough(had: int) -> str:
-    """The line of the stack config that gives 1.2 times the memory that was too little, rounded up; "" for 0."""
-    wanted = -(-had * 12 // 10)
-    step = 10**9 if wanted > _FIRST_STEP else _STEP
-    rounded = -(-wanted // step) * step
-    if not rounded:
-        return ""
-    size = f"{rounded // 10**9}GB" if rounded % 10**9 == 0 else f"{rounded // 10**6}MB"
-    return f"resources.memory: {size}"

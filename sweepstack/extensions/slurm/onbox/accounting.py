@@ -13,6 +13,7 @@ from typing import Iterable, Sequence
 
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import Unreachable
+from sweepstack.onbox.common.units import enough_memory
 
 from . import commands
 
@@ -66,14 +67,7 @@ def enough(found: Iterable[Try]) -> str:
     """The line of the stack config that gives a worker enough memory, after these tries did not have enough: 1.2 times
     the most that one took, rounded up. One that was ended for memory took all that it had asked for at least, whatever
     Slurm saw of it: it looks every half a minute. "" where nothing is known."""
-    most = max((max(one.peak, one.asked) for one in found), default=0)
-    wanted = -(-most * 12 // 10)
-    step = 10**9 if wanted > 10**10 else 10**8
-    rounded = -(-wanted // step) * step
-    if not rounded:
-        return ""
-    size = f"{rounded // 10**9}GB" if rounded % 10**9 == 0 else f"{rounded // 10**6}MB"
-    return f"resources.memory: {size}"
+    return enough_memory(max((max(one.peak, one.asked) for one in found), default=0))
 
 
 def _ask(tasks: Sequence[str], seconds: float) -> str:
