@@ -47,6 +47,11 @@ MOMENTS = {
 same process."""
 
 
+CLUSTER = re.compile(r"\bshared_cluster\(|\(kubernetes_cluster: KubernetesCluster\b")
+"""In a file whose tests are on the one Kubernetes cluster of a process: all of them go to the same process, and those
+of the conformance suite, too. In `make proof`, which takes hours there, each file goes for itself."""
+
+
 def begins(nodeid: str, folders: Sequence[str]) -> int:
     """The number of the first of these folders that a test lies in; how many there are, where it lies in none."""
     file = nodeid.partition("::")[0].removeprefix("tests/")
@@ -64,6 +69,11 @@ def prepared(file: Path) -> dict[str, str]:
         return {}
     text = file.read_text(encoding="utf-8")
     return {test: name for name, pattern in MOMENTS.items() for test in pattern.findall(text)}
+
+
+@functools.cache
+def is_on_cluster(file: Path) -> bool:
+    return file.is_file() and CLUSTER.search(file.read_text(encoding="utf-8")) is not None
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -111,9 +121,13 @@ class Sharing(LoadFileScheduling):
     """xdist's `--dist loadfile`, but for what goes alone."""
 
     def _split_scope(self, nodeid: str) -> str:
+        file, _, name = nodeid.partition("::")
+        adapter = name.partition("[")[2] if file.startswith("tests/conformance/") else ""
+        on_cluster = adapter.startswith("kubernetes") or is_on_cluster(self.config.rootpath / file)
+        if on_cluster and not self.config.getoption("proof", False):
+            return "kubernetes"
         if goes_alone(nodeid):
             return nodeid
-        file, _, name = nodeid.partition("::")
         if file in PARTS:
             return f"{file} {crc32(nodeid.encode()) % PARTS[file]}"
         return prepared(self.config.rootpath / file).get(name.partition("[")[0], file)

@@ -183,6 +183,7 @@ def test_a_claim_gets_a_volume_whose_files_are_seen_here(kubernetes_cluster: Kub
     assert (volume.folder / "there").stat().st_uid == 4242
 
 
+@pytest.mark.proof  # tests/extensions/kubernetes/test_must_hold.py plays it with a sweep
 def test_the_api_server_is_gone_and_back_and_may_forget(kubernetes_cluster: KubernetesCluster, pods: Pods) -> None:
     pods.make("p", "sleep 600", "n1")
     version = pods.await_phase("p", "Running")["metadata"]["resourceVersion"]
@@ -216,6 +217,7 @@ def test_a_kubelet_that_ends_by_itself_is_started_anew(kubernetes_cluster: Kuber
     node.await_ready()
 
 
+@pytest.mark.proof  # tests/extensions/kubernetes/test_lost_pods.py has a node that is silent
 def test_a_node_without_kubelet_is_not_ready_and_its_pods_run_on(
     kubernetes_cluster: KubernetesCluster, pods: Pods
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_node_without_kubelet_is_not_ready_and_its_pods_run_on(
     node.await_ready()
     assert pods.get("p")["status"]["containerStatuses"][0]["restartCount"] == 0
     assert node.get()["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+    kubernetes_cluster.admin.delete(f"/api/v1/persistentvolumes/{volume.name}")  # no claim of another test gets it
 
 
 @pytest.mark.proof  # that a silent node is told is proved above
@@ -266,6 +269,7 @@ def test_a_node_that_is_cut_off_goes_on_and_comes_back(kubernetes_cluster: Kuber
     until(lambda: not pods.get("p"), "true end of the pod", 60, kubernetes_cluster.told)
 
 
+@pytest.mark.proof  # two stand side by side in each `make test`; that nothing is left of one is proved below
 def test_two_stand_side_by_side_and_nothing_is_left_of_one_whose_starter_is_killed(
     kubernetes_cluster: KubernetesCluster, tmp_path: Path
 ) -> None:

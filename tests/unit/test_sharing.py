@@ -48,11 +48,11 @@ def test_moment(verified: Stack) -> None:
 def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tests = tmp_path / "tests"
-    for name, count in {"engine": 8, "s3": 4, "unit": 2, "week": 1, "chaos": 8}.items():
+    for name, count in {"engine": 8, "s3": 4, "unit": 2, "week": 1, "chaos": 8, "pods": 2}.items():
         for number in range(2):
             path = tests / name / f"test_{name}_{number}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = NOTES + {"engine": MOMENT, "chaos": BOTH}.get(name, "")
+            text = NOTES + {"engine": MOMENT, "chaos": BOTH, "pods": "# shared_cluster(…)"}.get(name, "")
             path.write_text(text.format(count=count, log=str(log), name=f"{name} {number}"))
     shutil.copy2(ROOT / "tests" / "conftest.py", tests)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -64,7 +64,9 @@ def test_a_file_has_one_worker_and_the_longest_begin_but_what_waits_goes_alone(t
     moments = [line for line in lines if line.endswith("moment")]
     assert len(moments) == 2
     assert len(set(moments)) == 1, "a moment is prepared by two workers"
-    lines = [line for line in lines if line not in moments]
+    pods = [line for line in lines if " pods " in line]
+    assert (len(pods), len({line.split()[0] for line in pods})) == (4, 1), "the cluster is started by two workers"
+    lines = [line for line in lines if line not in (*moments, *pods)]
     assert len(lines) == 2 * (8 + 4 + 2 + 1 + 8)
     assert len({line for line in lines if "chaos" in line}) > 2, "what goes alone has one worker"
     lines = [line for line in lines if "chaos" not in line]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,10 +15,9 @@ from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.errors import NotYetGone
 from tests.extensions.kubernetes.laid import Laid
+from tests.simulators.kubernetes import KubernetesCluster
+from tests.simulators.kubernetes.fixture import fresh_namespace, shared_cluster
 
-kubernetes = pytest.importorskip("tests.simulators.kubernetes")
-if why := kubernetes.missing():
-    pytest.skip(why, allow_module_level=True)
 READS = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -28,24 +25,22 @@ READS = [
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with kubernetes.KubernetesCluster.start(tmp_path_factory.mktemp("k") / "c", nodes=2) as found:
-        os.environ["KUBECONFIG"] = str(found.kubeconfig)
-        found.namespace("ml", pod_security="restricted")
-        subject = {"kind": "ServiceAccount", "name": "default", "namespace": "ml"}
-        found.allow([subject], READS[:1], "ml")
-        found.allow([subject], READS[1:])
+def there(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
+    found = shared_cluster(pytestconfig, tmp_path_factory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(found.kubeconfig))
         yield found
-        del os.environ["KUBECONFIG"]
 
 
 @pytest.fixture
-def lay(there: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Laid]:
+def lay(there: KubernetesCluster, tmp_path: Path) -> Callable[[], Laid]:
     def made() -> Laid:
-        number = abs(hash(request.node.name)) % 10**6
-        native_id = f"k8s-{number:016x}"
-        volume = there.volume(f"v{number}")
-        return Laid(Cluster(Address("ml", "tests")), native_id, volume.folder, volume.name, tmp_path)
+        namespace = fresh_namespace(there, pod_security="restricted")
+        subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+        there.allow([subject], READS[:1], namespace)
+        there.allow([subject], READS[1:])
+        volume = there.volume(namespace)
+        return Laid(Cluster(Address(namespace, "tests")), "k8s-0123456789abcdef", volume.folder, namespace, tmp_path)
 
     return made
 
@@ -56,7 +51,7 @@ def test_a_pod_that_is_deleted_saves_and_another_goes_on(lay: Callable[[], Laid]
     box.top_up()
     box.await_begun("c0", "c1")
     one = next(pod for pod in box.running() if pod["metadata"]["uid"] == box.holder("c0"))
-    box.cluster.delete("pod", one["metadata"]["name"], grace=0)  # its object stays: our finalizer holds it
+    box.cluster.delete("pod", one, grace=0)  # its object stays: our finalizer holds it
     box.until(lambda: (box.control / "told").exists())
     assert box.cluster.get("pod", one["metadata"]["name"]) is not None
     box.release("c0", "c1")
@@ -102,7 +97,7 @@ def test_a_worker_that_is_killed_for_memory_frees_its_cell_by_what_its_node_says
 
 
 def test_a_node_that_is_lost_frees_nothing_until_it_answers_or_a_person_says_that_it_is_off(
-    there: Any, lay: Callable[[], Laid]
+    there: KubernetesCluster, lay: Callable[[], Laid]
 ) -> None:
     box, pods = lay(), {"service_account": "default"}
     box.add("c0", "c1", hold=True)
@@ -136,7 +131,10 @@ def test_a_node_that_is_lost_frees_nothing_until_it_answers_or_a_person_says_tha
     box.must_be_well()
 
 
-def test_the_out_of_service_taint_frees_the_cells_of_a_node_that_is_off(there: Any, lay: Callable[[], Laid]) -> None:
+@pytest.mark.proof  # that a lost node frees nothing before it is proved is the test above
+def test_the_out_of_service_taint_frees_the_cells_of_a_node_that_is_off(
+    there: KubernetesCluster, lay: Callable[[], Laid]
+) -> None:
     box, pods = lay(), {"service_account": "default"}
     box.add("c0", hold=True)
     box.top_up(1, workers=1, pods=pods)
