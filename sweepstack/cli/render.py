@@ -35,8 +35,8 @@ URGENT = (
 """The states of the cells that are shown first if there is no room for all."""
 
 
-def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
-    """Prints the screen, with at most `most` cells."""
+def render(view: SweepView, out: Out, *, most: int = SHOWN, more: Iterable[tuple[str, str | None]] = ()) -> None:
+    """Prints the screen, with at most `most` cells. `more`: further lines, (text, style)."""
     out.line(headline(view), style="bold")
     if view.cells:
         shown = _chosen(view.cells, most)
@@ -51,6 +51,8 @@ def render(view: SweepView, out: Out, *, most: int = SHOWN) -> None:
     out.line(_money(view))
     for text in view.money_lines:
         out.line(f"       {text}")
+    for line, style in more:
+        out.line(line, style=style)
     out.next(view.next)
 
 

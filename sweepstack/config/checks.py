@@ -63,7 +63,7 @@ def cross_checks(
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts with the same path, placeholders that no cell fills, and the like."""
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
-    found += [*several_nodes(values), *_of_platforms(values)]
+    found += [*several_nodes(values), *_of_platforms(values), *_tracker(values)]
     if roster is not None:
         found += [*_placeholders(values, roster), *_own_files(values, roster)]
     return mistakes_of(found, document, at)
@@ -184,6 +184,25 @@ def _env(values: dict[str, Any]) -> RawMistakes:
             yield loc, "is set by sweepstack; take another name", None
 
 
+def _tracker(values: dict[str, Any]) -> RawMistakes:
+    """That what asks for trackers needs their extension."""
+    if _mapping(values.get("job")).get("tracker") is not None and module_of("trackers", "variables") is None:
+        yield ("job", "tracker"), f"needs {not_here('trackers')}", None
+
+
+def _tracked(job: dict[str, Any]) -> dict[Loc, Any]:
+    """The texts of `job.tracker` in which placeholders are filled."""
+    asked = _mapping(job.get("tracker"))
+    found: dict[Loc, Any] = {}
+    for tracker in ("wandb", "mlflow"):
+        own = _mapping(asked.get(tracker))
+        found |= {(tracker, key): own.get(key) for key in ("name", "group")}
+        tags = own.get("tags")
+        each = tags.items() if isinstance(tags, dict) else enumerate(tags if isinstance(tags, list) else [tags])
+        found |= {(tracker, "tags", key): text for key, text in each}
+    return {("job", "tracker", *loc): text for loc, text in found.items()}
+
+
 def _secrets(values: dict[str, Any]) -> RawMistakes:
     """Names that are not valid, that sweepstack or the engine sets, or that stand in `job.env` too.
 
@@ -226,6 +245,7 @@ def _placeholders(values: dict[str, Any], roster: Roster) -> RawMistakes:
     texts: dict[Loc, Any] = {("job", "run"): job.get("run")}
     texts[("job", "smoke", "run")] = _mapping(job.get("smoke")).get("run")
     texts |= {("job", "env", name): text for name, text in _mapping(job.get("env")).items()}
+    texts |= _tracked(job)
     everywhere = set(roster.cells[0].params).intersection(*(cell.params for cell in roster.cells))
     anywhere = set().union(*(cell.params for cell in roster.cells))
     filled = RESERVED | ({CHECKPOINTS} - anywhere)

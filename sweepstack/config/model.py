@@ -13,6 +13,7 @@ from sweepstack.config.override import AcceptedFact, FactName, Override
 from sweepstack.config.rent import FittingMount, Mount, MountPath, Placement, Resources
 from sweepstack.config.search import SearchConfig, needs_metric
 from sweepstack.config.secrets import quotable
+from sweepstack.config.tracker import Tracker
 from sweepstack.config.types import (
     ArtifactPath,
     BoxKey,
@@ -147,6 +148,9 @@ class Job(Shape):
     environment and writes them to a file on the box that only its user can read; they go into no state, log, queue or
     evidence. A variable without a value is refused before anything is rented; a changed value reaches the cells that
     start after the next `pulumi up`"""
+    tracker: Tracker | None = None
+    """Weights & Biases, MLflow or TensorBoard: cells log offline, `sweepctl pull` sends it on: [tracker](#tracker). A
+    change of it runs no cell again"""
     not_secret: Names = ()
     """texts that look like a secret and are none: names of variables in `env` and of options in `run`, or the texts
     themselves, such as `[SORT_KEY, "AC0123"]`: [secrets](#secrets). A private key is refused in any case"""

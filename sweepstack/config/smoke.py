@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core import trackers
 from sweepstack.core.job import Smoke
 from sweepstack.core.workdir import NO_CODE
 from sweepstack.launch.smoke import smoke_of
@@ -30,7 +31,7 @@ def configured_smoke(config: StackConfig, code: str = NO_CODE) -> Smoke | None:
         first,
         run=job.smoke.run,
         seconds=parse_duration(job.smoke.timeout),
-        env=job.env,
+        env={**trackers.of_smoke(job.tracker is not None), **job.env},
         secrets=tuple(getattr(job, "secrets", ())),
         workdir=job.workdir,
         include=job.include,

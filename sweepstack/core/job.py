@@ -201,6 +201,52 @@ class NodesInput(Record):
     """true: a cell that is started again goes on from a checkpoint of its own"""
 
 
+class WandbInput(Record):
+    """Weights & Biases, offline in each cell."""
+
+    project: str
+    """its project"""
+    entity: str | None = None
+    """the team or user that has it; absent: that of the key"""
+    group: str | None = None
+    """the group of all runs; absent: the sweep's identity"""
+    name: str
+    """the run's name, with the placeholders of a cell"""
+    tags: tuple[str, ...] = ()
+    """tags, with the placeholders of a cell"""
+
+
+class MlflowInput(Record):
+    """An MLflow server, which is sent what each cell logged."""
+
+    uri: str
+    """its address"""
+    experiment: str
+    """its experiment"""
+    name: str = "{cell}"
+    """the run's name, with the placeholders of a cell"""
+    tags: dict[str, str] = Field(default_factory=dict)
+    """tags, with the placeholders of a cell"""
+
+
+class TensorboardInput(Record):
+    """TensorBoard, which reads the evidence."""
+
+    folder: str
+    """the folder of event files below a cell's outputs"""
+
+
+class TrackerInput(Record):
+    """The trackers of the cells. No key of any stands here."""
+
+    wandb: WandbInput | None = None
+    """Weights & Biases"""
+    mlflow: MlflowInput | None = None
+    """MLflow"""
+    tensorboard: TensorboardInput | None = None
+    """TensorBoard"""
+
+
 Mixing = Annotated[
     Literal["refuse", "allow"],
     choice(
@@ -246,6 +292,8 @@ class JobInput(Record):
     """shell commands that prepare the box, run once for each version of the code"""
     secrets: tuple[str, ...] | None = None
     """names of environment variables that go to the box; their values are in no input"""
+    tracker: TrackerInput | None = None
+    """the trackers that cells log to; absent: none"""
     gpus: int | None = None
     """the GPUs of the box; absent where none were asked for"""
     mixing: Mixing | None = None

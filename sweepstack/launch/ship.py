@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from sweepstack.channel import agent_source
+from sweepstack.core import trackers
 from sweepstack.core.journal import Journal
 from sweepstack.core.records import SCHEMA
 from sweepstack.core.workdir import Shipment, collect
@@ -209,6 +210,7 @@ NOT_TOLD: Final = frozenset(
         *("workdir", "include", "code", "mixing", "resume"),  # decide what is shipped, and which lines are written
         *("by_hand", "scheduler", "lease"),  # launching acts on them; of the lease, `LaunchSpec.lease` is told
         *("min_free_bytes", "min_free_inodes"),  # told as `min_free`
+        "tracker",  # told as variables, and as `tracked`
     }
 )
 """Keys of the job that `settings` does not hand on as they are. All others are told: a new key needs no line here."""
@@ -229,8 +231,10 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         asked["smoke"] |= {"code": job.code}
     how = spec.lease.get("how") or {}
     asked["lease"] = {**spec.lease, **({"how": how | off} if how.get("command") else {})}
+    tracked = {} if job.tracker is None else {"tracked": trackers.places(job.tracker)}
     return {
         **{key: value for key, value in asked.items() if value or key == "grace_seconds"},
+        **tracked,
         "schema": SCHEMA,
         "identity": spec.identity,
         "box": spec.box,
@@ -239,7 +243,7 @@ def settings(spec: LaunchSpec, python: str) -> dict[str, Any]:
         "durable": box_layout.DURABLE,
         "slots": job.slots,
         "python": python,
-        "env": job.env,
+        "env": {**trackers.variables(job.tracker, spec.identity), **job.env},
         "artifacts": [artifact.model_dump(mode="json") for artifact in spec.artifacts],
         "metrics": dict(spec.metrics) if spec.metrics else None,
         "retries": RETRIES if job.retries is None else job.retries,

@@ -293,6 +293,7 @@ def _job(config: StackConfig, profile: Profile, teardown: TeardownFacts, lease: 
         "by_hand": profile.by_hand.as_input() if profile.by_hand is not None else None,
         "lease": lease.model_dump(exclude_defaults=True) if lease is not None else None,
         "image": job.image if profile.uses_image else None,
+        "tracker": job.tracker.model_dump(mode="json", exclude_none=True) if job.tracker is not None else None,
     }
     nodes = {NODES: str(job.nodes)} if job.nodes > 1 else {}
     return JobInput.model_validate(

@@ -36,7 +36,10 @@ FREE: Mapping[str, frozenset[str]] = {
     "Identity": frozenset(),
     "Volume": frozenset(),
     "Box": frozenset({"resources", "smoke.params", "smoke.env", "mounts", "places", "links"}) | _TEARDOWN,
-    "Queue": frozenset({"job.env", "job.network.env", "job.network.folders", "dropped", "pins"}) | _TEARDOWN,
+    "Queue": frozenset(
+        {"job.env", "job.tracker.mlflow.tags", "job.network.env", "job.network.folders", "dropped", "pins"}
+    )
+    | _TEARDOWN,
     "Gate": _TEARDOWN,
 }
 """Resource → the full paths of its maps whose keys are no fields of ours: compared as they are, an empty value, too."""

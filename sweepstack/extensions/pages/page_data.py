@@ -73,3 +73,5 @@ class SweepFacts:
     clearances: Mapping[str, Approval] = field(default_factory=dict)
     retries: Mapping[str, Retry] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trackers: tuple[str, ...] = ()
+    """Where runs of trackers can be seen."""

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
+from sweepstack.core import trackers
 from sweepstack.core.heartbeat import Patrol, parse_patrols
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import Journal
@@ -63,6 +64,7 @@ def sweep_facts(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepF
         clearances=clearances,
         retries=_safely(lambda: recorded_retries(store) if store else {}, {}, notes),
         notes=tuple(dict.fromkeys(notes)),
+        trackers=tuple(f"{one['tracker']}: {one['words']}" for one in trackers.links(sources.state)),
     )
 
 

@@ -85,6 +85,7 @@ def _overview(facts: SweepFacts) -> list[Block]:
     pairs.append(("boxes ever rented", str(len(facts.boxes))))
     if view.receipt:
         pairs.append(("latest receipt", view.receipt))
+    pairs += [("tracker", words) for words in facts.trackers]
     blocks.append(Facts(pairs))
     alarms = [*view.alarms, *(f"box {box.name}: {alarm}" for box in view.boxes for alarm in box.alarms)]
     blocks += [Text(f"Alarm: {alarm}", "bad") for alarm in alarms]

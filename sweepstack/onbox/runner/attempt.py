@@ -31,6 +31,7 @@ from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomicall
 from sweepstack.onbox.common.cgroup import cpus, oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.common.run_process import says
+from sweepstack.onbox.common.tracked import VARIABLE, run_id
 from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
@@ -338,14 +339,18 @@ class Attempt:
         }
 
     def _provenance(self) -> dict[str, Any]:
-        """What was known about the code when it was shipped (its provenance file), and what its nodes are."""
+        """What was known about the code when it was shipped (its provenance file), what its nodes are, and where its
+        run is in trackers."""
         several = nodes.several() if nodes.count_of(self.entry) > 1 else None
         on_nodes = {"nodes": several.result_of(self.home, self.entry, self.spec)} if several else {}
+        run = run_id(self.spec["identity"], self.entry.cell)
+        tracked = {name: text.replace("{run}", run) for name, text in (self.spec.get("tracked") or {}).items()}
+        beside = {**on_nodes, **({"trackers": tracked} if tracked else {})}
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.home / "provenance" / f"{hex_of(self.entry.code)}.json").read_bytes())
             if isinstance(known, dict):
-                return {**known, **on_nodes}
-        return on_nodes
+                return {**known, **beside}
+        return beside
 
     def _env(self) -> dict[str, str]:
         env = variables(self.home, self.spec, self.entry, self._values)
@@ -358,6 +363,8 @@ class Attempt:
             SWEEPSTACK_SCRATCH=str(self.scratch),
             **mount_variables(self.home.parent.parent, self.spec),
         )
+        if self.spec.get("tracked"):
+            env.setdefault(VARIABLE, run_id(self.spec["identity"], self.entry.cell))
         env.update(thread_limits(self.threads, self.entry.run, env))
         if self.devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.devices)

@@ -153,7 +153,8 @@ class HttpClient:
         scheme: str = "Bearer ",
     ) -> None:
         parts = urlsplit(base_url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+        plain = parts.scheme == "http" and (not key or _is_loopback(parts.hostname or ""))
+        if parts.scheme != "https" and not plain:
             raise RequestRefused(f"the address of {service} must begin with https:// (http:// only on this machine)")
         if parts.username or parts.password or parts.query:
             raise RequestRefused(f"the address of {service} must hold no user, password or query")

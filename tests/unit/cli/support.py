@@ -189,6 +189,7 @@ class Box:
         folder.mkdir(parents=True)
         entries = []
         for path, data in content.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
             role = "log" if path == "log.txt" else "artifact" if path == ARTIFACT.path else "extra"
             entries.append({"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "role": role})

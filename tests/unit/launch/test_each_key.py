@@ -23,6 +23,7 @@ ELSEWHERE = {
     **dict.fromkeys(("run", "setup"), "each line of the queue"),
     **dict.fromkeys(("workdir", "include", "code"), "what is shipped"),
     **dict.fromkeys(("mixing", "resume"), "which lines are written"),
+    "tracker": "the variables of cells",
     **dict.fromkeys(("by_hand", "scheduler", "lease"), "launching"),
 }
 """Keys that spec.json has not, and who reads them instead. A key that only stands in `NOT_TOLD` is lost."""

@@ -8,6 +8,7 @@ from typing import Any
 from sweepstack.billing.egress import Egress, egress_words
 from sweepstack.cli.output import NO, UNSURE, YES, Out, keep_for_error, moved, moved_json, size
 from sweepstack.cli.progress import Progress
+from sweepstack.core import trackers
 from sweepstack.core.printable import printable
 from sweepstack.evidence.pull import PullResult
 from sweepstack.evidence.store import EvidenceStore
@@ -108,6 +109,8 @@ def fetch(sources: Sources, store: EvidenceStore, progress: Progress, verb: str)
 def report(sources: Sources, summary: PullSummary, out: Out, verb: str) -> int:
     """Prints the table of copied cells. Returns the exit code."""
     stack = sources.target.stack
+    with Progress("sending to trackers"):
+        tracked = trackers.synced(sources)
     roster = rosters(sources.target, sources.state)
     brought = sum(result.bytes for _, result in summary.cells.values())
     here = {name for name, (_, result) in summary.cells.items() if result.state in ("pulled", "current")}
@@ -148,6 +151,7 @@ def report(sources: Sources, summary: PullSummary, out: Out, verb: str) -> int:
             "problems": summary.problems,
             "alarms": summary.alarms,
             "warnings": summary.warnings,
+            **({"trackers": tracked} if tracked else {}),
             "next": following,
         }
     )
@@ -177,6 +181,8 @@ def report(sources: Sources, summary: PullSummary, out: Out, verb: str) -> int:
         out.line(f"UNKNOWN {problem}", style="yellow")
     for warning in summary.warnings:
         out.line(f"warning  {warning}", style="yellow")
+    for text, style in trackers.lines(tracked):
+        out.line(text, style=style)
     for alarm in summary.alarms:
         out.line(alarm, style="bold red")
     out.next(following)

@@ -18,6 +18,7 @@ from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import own_stops
+from sweepstack.core import trackers
 from sweepstack.core.records import SETTLED, Cell
 from sweepstack.core.results import (
     SEED,
@@ -210,7 +211,9 @@ def results(
     missing = [cell for cell in view.cells if cell.name in absent]
     following = [f"sweepctl verify {target.named()}"] if target.evidence else list(view.next) if missing else []
     document = _document(target, averaged, found, made, missing, columns, following)
-    out.document(document | {"best": best.as_json() if best else None, "alarms": own_stops(view)})
+    tracked = trackers.links(sources.state)
+    more = {"best": best.as_json() if best else None, "alarms": own_stops(view)}
+    out.document(document | more | ({"trackers": tracked} if tracked else {}))
     if not out.as_json:
         if form == "parquet":
             parquet(mean_rows(made, columns) if averaged else cell_rows(found, axes, columns), asked.output)
@@ -223,6 +226,8 @@ def results(
             _print((_averages if form != "csv" else _spreadsheet)(made, columns, codes), form, best, lines, out)
         _notes(made if averaged else [], found, missing, codes, best, form, out, own_stops(view))
         if form == "table":
+            for line, how in trackers.lines(tracked):
+                out.line(line, style=how)
             out.next(following)
     return YES if all(cell.state in SETTLED for cell in view.cells) else NO
 

@@ -54,6 +54,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
         ("code", manifest.code + _changed(manifest.provenance.get("code_changed"))),
         *([("goes on from", f"checkpoints of code {', '.join(earlier)}")] if earlier else []),
         ("git", _git(git)),
+        *((f"in {name}", str(text)) for name, text in (manifest.provenance.get("trackers") or {}).items()),
         ("setup", manifest.setup or "none"),
         ("box", f"{manifest.box} ({manifest.native_id}), generation {manifest.generation}, attempt {manifest.attempt}"),
         ("ran", f"{manifest.started_at:%Y-%m-%d %H:%M:%S} UTC, sealed {span(took)} later"),

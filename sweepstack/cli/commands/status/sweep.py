@@ -10,6 +10,7 @@ from sweepstack.cli.events import Events
 from sweepstack.cli.output import NO, UNSURE, YES, Out, warm
 from sweepstack.cli.progress import Progress
 from sweepstack.cli.render import render
+from sweepstack.core import trackers
 from sweepstack.launch.retries import recorded_retries
 from sweepstack.onbox.common.errors import EvidenceError
 from sweepstack.operations.events.event import Event
@@ -36,9 +37,10 @@ def status(target: Target, out: Out, begun: ExportCall | None = None) -> int:
         snapshot, view = picture(sources, files=out.as_json)  # only the JSON document shows files
     events = Events()
     hold = events.look(sources, snapshot, view)
+    tracked = trackers.links(sources.state)
     if out.as_json:
-        out.document(status_document(view, hold))
-    render(view, out)
+        out.document(status_document(view, hold) | ({"trackers": tracked} if tracked else {}))
+    render(view, out, more=trackers.lines(tracked))
     events.end()
     return exit_code(sources, snapshot, view)
 
