@@ -168,6 +168,8 @@ def scale_rows(found: dict[str, Any], where: str = "Slurm") -> Iterator[Row]:
         for what in ("preview", "status"):
             if what in one and limits[what] is not None:
                 baseline = f"of 4 cells {seconds(few[what])}"
+                if "cpu" in one:
+                    baseline += f"; processor time {seconds(one['cpu'][what])}, of 4 cells {seconds(few['cpu'][what])}"
                 ratio, limit = f"{one[what] / few[what]:.2f}×", f"≤ {limits[what]:g} s"
                 yield Row(
                     f"{what} of {words}", seconds(one[what]), "", baseline, ratio, limit, one[what] <= limits[what]

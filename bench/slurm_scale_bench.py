@@ -2,13 +2,15 @@
 
 A sweep of many cells on a real cluster of one node, through `pulumi` and `sweepctl`: a preview of the sweep to be made,
 an `up`, a status while its workers are at work, and the resources that the engine has of it. Beside it, in the same
-run, the same sweep of four cells. `memory`: of the largest process of a preview.
+run, the same sweep of four cells. `memory`: of the largest process of a preview. `cpu`: the processor time of one
+command, which a busy machine makes little longer.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,12 @@ def least(times: list[float]) -> float:
     return min(times)
 
 
+def processor_seconds() -> float:
+    """What all commands that have ended took so far, with their own."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def grid(cells: int) -> dict[str, list[int]]:
     """Two axes where there are many: the engine hands the config on as one variable, of which Linux takes 128 KiB, and
     a list of 100,000 seeds is longer."""
@@ -61,13 +69,17 @@ def looked_at(stack: Stack, cells: int, *, made: bool) -> dict[str, Any]:
     stack.edit_config(lambda sweep: sweep["job"].update(job))
     stack.edit_config(lambda sweep: sweep["job"]["resources"].update(memory="200MB"))
     stack.init()
+    used = processor_seconds()
     previews = [ok(stack.pulumi("preview", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
-    found: dict[str, Any] = {"preview": least(previews), "previews": previews, "memory": memory(stack)}
+    cpu = {"preview": (processor_seconds() - used) / LOOKS}
+    found: dict[str, Any] = {"preview": least(previews), "previews": previews, "cpu": cpu, "memory": memory(stack)}
     if made:
         began = time.perf_counter()
         ok(stack.up(timeout=LIMIT_SECONDS))
         found["up"] = time.perf_counter() - began
+        used = processor_seconds()
         looks = [ok(stack.sweepctl("status", timeout=LIMIT_SECONDS)).seconds for _ in range(LOOKS)]
+        cpu["status"] = (processor_seconds() - used) / LOOKS
         found |= {"status": least(looks), "statuses": looks}
         state = json.loads(ok(stack.pulumi("stack", "export")).text)
         found["resources"] = len(state["deployment"]["resources"])

@@ -288,7 +288,7 @@ class PodChannel(AgentChannel):
                 ) from error
             door.listen(MOST_CONNECTIONS)
             door.settimeout(ACCEPT_SECONDS)
-            tell = say or _silent
+            tell = say or (lambda _text: None)
             tell(f"{where} is port {port} of {way.where}; Ctrl-C ends it")
             forwarded = _Forwarded(way, self.python, port, tell)
             try:
@@ -410,7 +410,3 @@ class _Forwarded:
             self._running.discard(process)
         if process.returncode > 0 and said:
             self._say(said.decode("utf-8", "replace").strip().splitlines()[-1])
-
-
-def _silent(_text: str) -> None:
-    """Words that are thrown away."""

@@ -13,7 +13,7 @@ from sweepstack.config.pods import POD_KEYS
 from sweepstack.config.rent import CLUSTER_KEYS, Resources
 from sweepstack.config.secrets import RawMistakes
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.extensions.kubernetes import pod_fields
+from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address
 from sweepstack.extensions.kubernetes.objects import SHARED
 from sweepstack.onbox.common.canonical import canonical_json
@@ -29,7 +29,7 @@ def mistakes(values: dict[str, Any]) -> RawMistakes:
     """Fields of a pod that are not the stack file's to set."""
     overrides = values.get("overrides")
     own = overrides.get(ADAPTER) if isinstance(overrides, dict) else None
-    for path, fix in pod_fields.mistakes(own["pod"]) if isinstance(own, dict) and "pod" in own else ():
+    for path, fix in pod_template.mistakes(own["pod"]) if isinstance(own, dict) and "pod" in own else ():
         yield ("overrides", ADAPTER, "pod", *path), fix, None
 
 

@@ -21,11 +21,12 @@ import signal
 import socket
 import ssl
 import struct
+import sys
 import termios
 import time
 import tty
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from websockets.client import ClientProtocol
@@ -228,7 +229,8 @@ class Bridge:
         poller, wanted = select.poll(), self._wanted()
         for descriptor, events in wanted.items():
             poller.register(descriptor, events)
-        ready = dict(poller.poll(0 if self._buffered() else self._pause() * 1000))
+        pause = 0.2 if self._ended_at else min(1.0, PING_SECONDS / 2)
+        ready = dict(poller.poll(0 if self._buffered() else pause * 1000))
         own = self._connection.fileno()
         if own in ready or self._buffered():
             self._receive()
@@ -264,9 +266,6 @@ class Bridge:
         """Whether TLS has bytes already, of which the socket says nothing."""
         known = self._open and not self._full() and isinstance(self._connection, ssl.SSLSocket)
         return known and self._connection.pending() > 0  # type: ignore[attr-defined]
-
-    def _pause(self) -> float:
-        return 0.2 if self._ended_at else min(1.0, PING_SECONDS / 2)
 
     # -- the server
 
@@ -399,7 +398,7 @@ class Bridge:
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _end)
+            signal.signal(number, lambda ended_by, _frame: sys.exit(128 + ended_by))
         try:
             tty.setraw(0)
             self._resize()
@@ -429,10 +428,6 @@ class Bridge:
         except (ValueError, AttributeError, KeyError, TypeError, StopIteration) as error:
             words = one_line(self._status.decode("utf-8", "replace"))
             raise Unreachable(f"the API server says how it ended in words of its own: {words[:500]}") from error
-
-
-def _end(number: int, _frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def _say(facts: Facts, text: str) -> None:

@@ -7,12 +7,12 @@ Each is Indexed: an index is a worker that the cluster keeps there until it has 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Object, marks_of
-from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, deleted
+from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, deleted, status_of
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER, NODES, WORKER, PodRequest, several_label
 
@@ -77,19 +77,15 @@ def number_of(job: Object) -> int:
     return int(tail) if tail.isdigit() and len(tail) < 10 else 0
 
 
-def condition(job: Object, kind: str) -> Object | None:
-    """The condition of this type, if it holds."""
-    for one in (job.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind and one.get("status") == "True":
-            return dict(one)
-    return None
+def has(job: Object, *kinds: str) -> bool:
+    """Whether a condition of one of these types holds."""
+    there = status_of(job).get("conditions") or ()
+    return any(one.get("type") in kinds and one.get("status") == "True" for one in there)
 
 
 def is_finished(job: Object) -> bool:
     """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed by us."""
-    if any(condition(job, kind) for kind in OVER):
-        return True
-    return deleted(job) or CLOSED in marks_of(job)
+    return has(job, *OVER) or deleted(job) or CLOSED in marks_of(job)
 
 
 def is_suspended(job: Object) -> bool:
@@ -115,7 +111,7 @@ def open_indices(job: Object) -> set[int]:
     """The workers that it has, or will have: those of its indices that have not ended. Empty once it is finished."""
     if is_finished(job):
         return set()
-    status = job.get("status") or {}
+    status = status_of(job)
     done = indices(str(status.get("completedIndexes") or "")) | indices(str(status.get("failedIndexes") or ""))
     return set(range(1 if nodes_of(job) > 1 else int(job["spec"].get("completions") or 0))) - done
 
@@ -147,8 +143,3 @@ def owner_of(pod: Object) -> str:
         if one.get("kind") == "Job":
             return str(one.get("uid"))
     return ""
-
-
-def newest(jobs: Iterable[Object]) -> Object | None:
-    """The one with the highest number."""
-    return max(jobs, key=number_of, default=None)

@@ -10,21 +10,8 @@ from __future__ import annotations
 import contextlib
 import time
 
-from sweepstack.extensions.kubernetes import objects
-from sweepstack.extensions.kubernetes.api import (
-    BOX,
-    MANAGED,
-    MANAGER,
-    PREFIX,
-    Cluster,
-    Exists,
-    Object,
-    change,
-    claim_name,
-    labels_of,
-    let_go,
-    marks_of,
-)
+from sweepstack.extensions.kubernetes import api, objects
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Cluster, Exists, Object, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import HOLD
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 
@@ -55,7 +42,7 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
     Raises Unreachable with what is missing: the right to change volumes, or a volume."""
     leaves = ends(cluster)
     if not objects.deleted(pvc) and not leaves:
-        return cluster, claim_name(native_id)
+        return cluster, api.claim_name(native_id)
     volume = str((pvc.get("spec") or {}).get("volumeName") or "")
     if not volume:
         raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")
@@ -84,7 +71,7 @@ def end(cluster: Cluster, native_id: str, pvc: Object) -> list[str]:
     if not where:
         return []
     there, name = cluster.beside(where), name_of(native_id)
-    pods = [pod for pod in there.list("pod", labels_of(native_id)) if where != cluster.namespace]
+    pods = [pod for pod in there.list("pod", api.labels_of(native_id)) if where != cluster.namespace]
     for pod in pods:
         there.delete("pod", pod, grace=1)
     found = there.get("pvc", name)
@@ -125,7 +112,7 @@ def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Objec
         spec = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": claim}
         return {**objects.mark(reclaim=was), "spec": spec}
 
-    pv = change(cluster, "pv", volume, reserved)
+    pv = api.change(cluster, "pv", volume, reserved)
     if pv is None:
         raise Unreachable(f"the volume {volume} of the claim that was deleted is gone")
     return pv
@@ -138,7 +125,7 @@ def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Obje
         "storageClassName": pv["spec"].get("storageClassName") or "",
         "volumeName": pv["metadata"]["name"],
     }
-    marks = {f"{PREFIX}{key}": value for key, value in marks_of(former).items()}
+    marks = {f"{api.PREFIX}{key}": value for key, value in marks_of(former).items()}
     with contextlib.suppress(Exists):
         there.create("pvc", objects.held_claim(name, {BOX: native_id, objects.ROLE: "kept"}, marks, spec))
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.core.box_end import Moves
-from sweepstack.extensions.kubernetes import create, objects, power, states
+from sweepstack.extensions.kubernetes import create, manifests, objects, power, states, storage, workers
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
 from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
+from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster, TellsAhead
@@ -110,18 +111,12 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         return sorted((states.record(self.cluster, pvc, here) for pvc in ours), key=lambda one: one.native_id)
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
-        from sweepstack.extensions.kubernetes import workers
-
         return workers.refusals(self.cluster, scheduler)
 
     def ahead(self, resources: Mapping[str, Any]) -> list[str]:
-        from sweepstack.extensions.kubernetes import storage
-
         return storage.words(self.cluster, str(resources.get(create.STORAGE) or ""))
 
     def manifests(self, native_id: str, account: str) -> tuple[list[dict[str, Any]], list[str]]:
-        from sweepstack.extensions.kubernetes import manifests
-
         self.cluster.require(account)
         return manifests.manifests(self.cluster, native_id)
 
@@ -138,8 +133,6 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         return []
 
     def channel(self, native_id: str, account: str) -> Channel:
-        from sweepstack.extensions.kubernetes.channel import PodChannel
-
         if self.get(native_id, account).phase is Phase.GONE:
             raise Unreachable(f"the box {native_id} is gone: {self.cluster} has nothing of it")
         return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id))
@@ -164,6 +157,4 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         return f"is {marks[POWER]}: nothing runs on it until it is started again" if POWER in marks else ""
 
     def _reach(self, native_id: str, wait: Wait) -> None:
-        from sweepstack.extensions.kubernetes.channel import PodChannel
-
         PodChannel(self.cluster, native_id, self.cluster.account(), wait=wait).prepare()

@@ -231,6 +231,11 @@ def ending(pod: Object) -> str:
     return f"ended with exit code {code}: the worker's log says why (sweepctl logs, or kubectl logs)"
 
 
+def exit_of(pod: Object) -> int | None:
+    """The exit code of a pod's container; None where its node has told of none."""
+    return (_terminated(status_of(pod)) or {}).get("exitCode")
+
+
 def _evicted(message: str) -> str:
     if "ephemeral" in message or "emptyDir" in message:
         return (

@@ -14,7 +14,6 @@ from sweepstack.onbox.host.platform import BoxRecord, Wait
 END_SECONDS = 150.0
 """For so long a stop or a destroy waits for its pods; then its caller calls again."""
 POLL_SECONDS = 0.5
-READER_GRACE = 1
 
 
 def stop(cluster: Cluster, native_id: str) -> None:
@@ -52,7 +51,7 @@ def destroy(cluster: Cluster, native_id: str) -> None:
     if pvc is not None or states.left_of(cluster, native_id):
         workers.end_all(cluster, native_id, END_SECONDS)
         for pod in cluster.list("pod", labels_of(native_id, role="reader")):
-            cluster.delete("pod", pod, grace=READER_GRACE)
+            cluster.delete("pod", pod, grace=1)
     for job in cluster.list("job", labels_of(native_id)):
         let_go(cluster, "job", job["metadata"]["name"], HOLD)
         cluster.delete("job", job, propagation="Background")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from sweepstack.extensions.kubernetes import jobs
+from sweepstack.extensions.kubernetes import jobs, pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import NAME, deleted, is_over, node_of
 from sweepstack.extensions.kubernetes.onbox import ends
@@ -81,7 +81,7 @@ class Standing:
     def _is_through(self, uid: str, stopped: Mapping[str, str]) -> bool:
         """Whether a pod has ended, or is about to, so that the cluster brings no other one for it."""
         if uid in self.ended:
-            return exit_of(self.ended[uid]) in (0, *jobs.NO_SENSE)
+            return pods.exit_of(self.ended[uid]) in (0, *jobs.NO_SENSE)
         return uid not in self.lost and stopped.get(f"{uid}.0", GOES_ON[0]) not in GOES_ON
 
 
@@ -101,15 +101,6 @@ def given_up(pod: Object) -> bool:
     other pod until it was let go."""
     said = ends.SAW in (pod["metadata"].get("annotations") or {}) and SEEN in (pod["metadata"].get("finalizers") or ())
     return said and not is_over(pod)
-
-
-def exit_of(pod: Object) -> int | None:
-    """The exit code of a pod's container; None where its node has told of none."""
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        code = ((one.get("state") or {}).get("terminated") or {}).get("exitCode")
-        if code is not None:
-            return int(code)
-    return None
 
 
 def uid_of(pod: Object) -> str:

@@ -36,11 +36,10 @@ def gone(cluster: Cluster, native_id: str) -> BoxRecord:
     """The record of a box that has no claim: gone once nothing is left that carries its id; else it is ending. Raises
     Unreachable."""
     here = cluster.account()  # the namespace itself is there: else nothing that it lacks proves anything
+    phase, note = Phase.GONE, "no object of the cluster has its id"
     if left := left_of(cluster, native_id):
-        return BoxRecord(
-            native_id, "", here, Phase.ENDING, None, None, f"{cluster}", f"its claim is gone; left: {', '.join(left)}"
-        )
-    return BoxRecord(native_id, "", here, Phase.GONE, None, None, f"{cluster}", "no object of the cluster has its id")
+        phase, note = Phase.ENDING, f"its claim is gone; left: {', '.join(left)}"
+    return BoxRecord(native_id, "", here, phase, None, None, f"{cluster}", note)
 
 
 def left_of(cluster: Cluster, native_id: str) -> list[str]:

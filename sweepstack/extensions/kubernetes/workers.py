@@ -67,7 +67,6 @@ def top_up(
     python: str,
     pilot: str,
     runner: str,
-    pvc: Object | None = None,
     keep: Keep | None = None,
     stopped: Callable[[], Mapping[str, str]] = dict,
 ) -> str:
@@ -76,13 +75,13 @@ def top_up(
     than is asked for now, and none of whose pods began, is taken back. Idempotent. Returns in words what there is now.
     Call it once the queue has its cells.
 
-    `python`, `pilot`: absolute paths on the box; `runner`: below its home; `pvc`: its claim, if it was read. `keep`:
+    `python`, `pilot`: absolute paths on the box; `runner`: below its home. `keep`:
     puts on record how pods ended, which then are let go. `stopped`: says which workers' ends the journal has
     (`ends_in`): one that has ended reads no line that comes later, also where the cluster shows its pod for a moment
     yet. Raises RequestRefused with what the cluster says against it; OutcomeUnknown when an answer was lost: called
     again, it looks first."""
     cluster.require(account)
-    claim = _open_claim(cluster, native_id, pvc)
+    claim = _open_claim(cluster, native_id)
     many_nodes = objects.MANY in (claim["spec"].get("accessModes") or ())
     asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
     storage.must_be_shared(claim, asked.pod.nodes)
@@ -126,8 +125,8 @@ def ends_in(lines: bytes) -> dict[str, str]:
     return found
 
 
-def _open_claim(cluster: Cluster, native_id: str, pvc: Object | None) -> Object:
-    claim = pvc or cluster.get("pvc", native_id)
+def _open_claim(cluster: Cluster, native_id: str) -> Object:
+    claim = cluster.get("pvc", native_id)
     if claim is None:
         raise RequestRefused(f"the box {native_id} has no claim in {cluster}: no worker can begin")
     marks = marks_of(claim)
@@ -254,7 +253,7 @@ def _clear(cluster: Cluster, seen: Standing) -> None:
     """Deletes finished Jobs whose pods have all ended and were let go; the last one stays: its ends and logs are read
     still."""
     over = [job for job in seen.jobs if jobs.is_finished(job)]
-    last = jobs.newest(over)
+    last = max(over, key=jobs.number_of, default=None)
     for job in over:
         own = seen.of_job(job)
         kept = any(SEEN in (pod["metadata"].get("finalizers") or ()) for pod in own)
@@ -316,8 +315,7 @@ def _suspended(cluster: Cluster, seen: Standing) -> list[str]:
 
 def _stands(job: Object) -> bool:
     """Whether the Job controller brings no pod of it any more, as it says itself."""
-    known = any(jobs.condition(job, kind) for kind in ("Suspended", "Complete", "Failed"))
-    return known or objects.deleted(job)
+    return jobs.has(job, "Suspended", "Complete", "Failed") or objects.deleted(job)
 
 
 def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
@@ -441,7 +439,7 @@ def of_claim(cluster: Cluster, native_id: str) -> list[str]:
 
 
 def _is_of_last(seen: Standing, pod: Object) -> bool:
-    last = jobs.newest(seen.jobs)
+    last = max(seen.jobs, key=jobs.number_of, default=None)
     kept = SEEN in (pod["metadata"].get("finalizers") or ())
     return kept or (last is not None and jobs.owner_of(pod) == last["metadata"]["uid"])
 
@@ -460,7 +458,7 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
         "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
     }
     if uid in seen.ended:
-        code = standing.exit_of(pod)
+        code = pods.exit_of(pod)
         ending = pods.ending(pod)
         starved = ends.starved(pod) and code != 0
         kind = "OOMKilled" if starved else str(status.get("reason") or status.get("phase") or "ended")

@@ -16,9 +16,7 @@ from sweepstack.onbox.common.units import spell_bytes
 from sweepstack.onbox.host.offers import same_gpu
 
 NEEDED: tuple[tuple[str, str, str], ...] = (
-    *((verb, "pvc", "") for verb in ("get", "list", "create", "patch", "delete")),
-    *((verb, "job", "") for verb in ("get", "list", "create", "patch", "delete")),
-    *((verb, "pod", "") for verb in ("get", "list", "create", "patch", "delete")),
+    *((verb, kind, "") for kind in ("pvc", "job", "pod") for verb in ("get", "list", "create", "patch", "delete")),
     ("get", "pod", "log"),
     ("create", "pod", "exec"),
     ("get", "pod", "exec"),

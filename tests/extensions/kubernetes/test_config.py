@@ -11,7 +11,7 @@ import pytest
 from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import JobInput
-from sweepstack.extensions.kubernetes import pod_fields
+from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.platform import spelled
 from sweepstack.onbox.common.errors import ConfigError
 from sweepstack.profiles.load import load_profile
@@ -116,14 +116,14 @@ def test_every_key_reaches_the_adapter(tmp_path: Path) -> None:
     assert plan.boxes[0].resources == {"disk": "20GB", "storage_class": "fast"}
 
 
-@pytest.mark.parametrize("field", sorted(pod_fields.OWNED))
+@pytest.mark.parametrize("field", sorted(pod_template.OWNED))
 def test_a_field_of_ours_is_refused_with_the_key_that_sets_it(tmp_path: Path, field: str) -> None:
     said = refusal(tmp_path, with_keys(f"pod: {{{field}: 1}}"))
-    assert f"overrides.kubernetes.pod.{field}  is set by {pod_fields.OWNED[field]}; take it out" in said
+    assert f"overrides.kubernetes.pod.{field}  is set by {pod_template.OWNED[field]}; take it out" in said
     assert "line 12" in said
 
 
-@pytest.mark.parametrize("field", pod_fields.ALLOWED)
+@pytest.mark.parametrize("field", pod_template.ALLOWED)
 def test_a_field_of_a_persons_passes(tmp_path: Path, field: str) -> None:
     values = {"imagePullSecrets": [], "hostAliases": [], "topologySpreadConstraints": [], "dnsPolicy": "None"}
     value = values.get(field, "x" if field.endswith("Name") else {})

@@ -5,6 +5,7 @@ Sent alone, as an argument: it imports no other module of ours.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -23,31 +24,20 @@ def main(argv: Sequence[str]) -> int:
         return 1
     to.settimeout(None)
     threading.Thread(target=_out, args=(to,), daemon=True).start()
-    while True:
-        try:
-            data = to.recv(1 << 16)
-        except OSError:
-            return 1
-        if not data:
-            return 0
-        left = memoryview(data)
-        while left:
-            left = left[os.write(1, left) :]
+    with contextlib.suppress(OSError):
+        while data := to.recv(1 << 16):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        return 0
+    return 1
 
 
 def _out(to: socket.socket) -> None:
-    try:
-        while True:
-            data = os.read(0, 1 << 16)
-            if not data:
-                to.shutdown(socket.SHUT_WR)
-                return
+    with contextlib.suppress(OSError):
+        while data := os.read(0, 1 << 16):
             to.sendall(data)
-    except OSError:
-        return
+        to.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":
-    code = main(sys.argv)
-    sys.stdout.flush()
-    os._exit(code)  # the thread may wait for input still
+    os._exit(main(sys.argv))  # the thread may wait for input still

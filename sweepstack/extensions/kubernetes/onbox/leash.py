@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import IO
 
 HANGUP_SECONDS = 5.0
 
@@ -23,12 +24,12 @@ def main(argv: Sequence[str]) -> int:
     """Runs `argv[1:]`; returns its exit code, 128 + n for signal n. Blocks until it has ended."""
     process = subprocess.Popen(list(argv[1:]), stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
-    threading.Thread(target=_feed, args=(process, process.stdin.fileno()), daemon=True).start()
+    threading.Thread(target=_feed, args=(process, process.stdin), daemon=True).start()
     code = process.wait()
     return 128 - code if code < 0 else code
 
 
-def _feed(process: subprocess.Popen[bytes], to: int) -> None:
+def _feed(process: subprocess.Popen[bytes], to: IO[bytes]) -> None:
     opened = True
     while True:
         head = _exactly(4)
@@ -40,11 +41,10 @@ def _feed(process: subprocess.Popen[bytes], to: int) -> None:
             break
         with contextlib.suppress(OSError):  # the command has closed its input, and goes on
             if opened and size:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(to, left) :]
+                to.write(data)
+                to.flush()
             elif opened:
-                os.close(to)
+                to.close()
         opened = opened and size > 0
     for number in (signal.SIGHUP, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
