@@ -20,7 +20,7 @@ help:
 	@echo "make test     set everything up, then the tests, and half a minute of the proof"
 	@echo "make check    format, lint, types, architecture, Python 3.8 on boxes, the docs as a site"
 	@echo "make proof    what is exhaustive: every mutant, state and way round the gate; goes on where it stopped"
-	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, kubernetes, seconds, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
+	@echo "make bench    the figures: preview, cells, queue, slurm, slurm_scale, kubernetes, seconds, asha, verify, status, review, report, overhead, object storage, renting, hosts, split, makespan, lease, size"
 	@echo "make live     PLATFORM=... USD=...: rents a real box, plays the whole loop, asks it for the profile's facts (docs/testing-live.md)"
 	@echo "make release-dry-run   builds a release into dist/ and checks it; publishes nothing (docs/releasing.md)"
 	@echo "make fmt      format the code"

@@ -132,6 +132,41 @@ def seconds_rows(found: dict[str, Any]) -> Iterator[Row]:
     )
 
 
+def asha_rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Cell-seconds are of all trainings of all seeds, the late epochs of stopped cells among them."""
+    sums = found["sums"]
+    ours, grid, tune = sums["ours"], sums["grid"], sums.get("tune")
+    names = {"grid": "the full grid", "tune": "Ray Tune", "optuna": "Optuna"}
+    others = {way: name for way, name in names.items() if way in sums}
+    missing = "" if tune else f"; no Ray Tune: {found['no_tune']}"
+    what = f"ASHA on the digits, {found['cells']} cells of {found['epochs']} epochs, {found['seeds']} seeds"
+    yield Row(
+        f"{what}: seconds of cells",
+        f"{ours['cell_seconds']:.0f} s",
+        "",
+        ", ".join(f"{name} {sums[way]['cell_seconds']:.0f} s" for way, name in others.items()) + missing,
+        f"{ours['cell_seconds'] / grid['cell_seconds']:.2f}×",
+        "< 1× the grid",
+        ours["cell_seconds"] < grid["cell_seconds"],
+    )
+    ranks = {way: " ".join(str(rank or "none") for rank in sums[way]["ranks"]) for way in ("ours", *others)}
+    yield Row(
+        "  where its winner stands in the full grid, by seed",
+        ranks["ours"],
+        "",
+        ", ".join(f"{name} {ranks[way]}" for way, name in others.items() if way != "grid"),
+    )
+    yield Row(
+        "  a trial beyond its training",
+        seconds(ours["overhead"]),
+        "",
+        ", ".join(f"{name} {seconds(sums[way]['overhead'])}" for way, name in others.items()) + missing,
+        f"{ours['overhead'] / tune['overhead']:.2f}×" if tune else "",
+        "≤ Ray's",
+        ours["overhead"] <= tune["overhead"] if tune else None,
+    )
+
+
 def kubernetes_rows(found: dict[str, Any]) -> Iterator[Row]:
     cell, first = found["cell"], found["first"]
     took = cell["seconds"]
@@ -456,6 +491,7 @@ LONGER = {
     "kubernetes": 900.0,
     "slurm_scale": 900.0,
     "seconds": 900.0,
+    "asha": 1800.0,
     "renting": 600.0,
     "pull": 600.0,
     "lease": 600.0,
@@ -468,6 +504,7 @@ BENCHES: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
     "slurm_scale": scale_rows,
     "kubernetes": kubernetes_rows,
     "seconds": seconds_rows,
+    "asha": asha_rows,
     "verify": verify_rows,
     "small": small_rows,
     "status": status_rows,

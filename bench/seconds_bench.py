@@ -87,16 +87,15 @@ def by_tune(folder: Path, count: int) -> float:
     return max(times) - min(times)
 
 
-def install() -> str:
-    """Why Ray Tune can't be had; "" where it can."""
+def install(*packages: str) -> str:
+    """Why Ray Tune, with these packages beside it, can't be had; "" where it can."""
     python = ENVIRONMENT / "bin/python"
     try:
         if not python.exists():
             venv.create(ENVIRONMENT, with_pip=True)
         asked = [python, "-c", "import ray.tune"]
-        if subprocess.run(asked, capture_output=True, timeout=120).returncode:
-            subprocess.run([python, "-m", "pip", "install", "-q", "ray[tune]"], check=True, timeout=600)
-            subprocess.run(asked, check=True, capture_output=True, timeout=120)
+        subprocess.run([python, "-m", "pip", "install", "-q", "ray[tune]", *packages], check=True, timeout=600)
+        subprocess.run(asked, check=True, capture_output=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return ""

@@ -1,7 +1,8 @@
 """The shell's Tab completion: names of stacks, cells, boxes and platforms.
 
-Quick: the cells are expanded once for each version of a stack file, and cached. Never raises and prints nothing: a
-shell can't show errors here.
+Quick: the cells are expanded once for each version of a stack file, and cached; those that a search drew are read from
+the log, on this computer alone: of evidence in a bucket as a command read it last. Asks no network. Never raises and
+prints nothing: a shell can't show errors here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sweepstack.onbox.common.xdg import cache_folder
 
 MOST = 500
 """For more names than this the shell asks whether to show them all."""
+_DRAWN = b'"suggested"'
 
 
 def stacks(incomplete: str) -> list[str]:
@@ -33,7 +35,7 @@ def stacks(incomplete: str) -> list[str]:
 
 def cells(ctx: typer.Context, incomplete: str) -> list[str]:
     """The cells of the stack that is named on the line so far, or in PULUMI_STACK."""
-    return _fitting(_names(ctx).get("cells", []), incomplete)
+    return _fitting(_cells(ctx), incomplete)
 
 
 def boxes(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -46,7 +48,7 @@ def given_up(ctx: typer.Context, incomplete: str) -> list[str]:
     kind, slash, _ = incomplete.partition("/")
     if not slash:
         return _fitting(("cell/", "data/", "unclaimed/", "fact/"), incomplete)
-    names = _names(ctx).get({"cell": "cells", "data": "boxes", "unclaimed": "boxes"}.get(kind, ""), [])
+    names = _cells(ctx) if kind == "cell" else boxes(ctx, "") if kind in ("data", "unclaimed") else []
     return _fitting((f"{kind}/{name}" for name in names), incomplete)
 
 
@@ -78,8 +80,21 @@ def _config_dir() -> Path | None:
     return None
 
 
+def _cells(ctx: typer.Context) -> set[str]:
+    """Those of the stack file, and those that its search drew."""
+    names = _names(ctx)
+    return {*names.get("cells", ()), *_silently(lambda: _drawn(names.get("log", ())))}
+
+
+def _drawn(logs: Iterable[str]) -> dict[str, Any]:
+    """Cell → the line of the log that drew it."""
+    lines = (json.loads(line) for log in logs for line in Path(log).read_bytes().splitlines() if _DRAWN in line)
+    return {line["cell"]: line for line in lines}
+
+
 def _names(ctx: typer.Context) -> dict[str, list[str]]:
-    """`cells` and `boxes` of the stack file; from the cache if the file has not changed."""
+    """`cells` and `boxes` of the stack file, and where the `log` of its search lies; from the cache if the file has not
+    changed."""
     stack, folder = ctx.params.get("stack") or os.environ.get("PULUMI_STACK"), _config_dir()
     if not stack or folder is None:
         return {}
@@ -92,7 +107,7 @@ def _names(ctx: typer.Context) -> dict[str, list[str]]:
     cache = _cache(path)
     try:
         known = json.loads(cache.read_bytes())
-        if known["seen"] == seen:
+        if known["seen"] == seen and "log" in known:
             return dict(known)
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -109,18 +124,28 @@ def _cache(path: Path) -> Path:
 def _expanded(path: Path) -> dict[str, list[str]]:
     """Reads the stack file and expands its roster: slow, half a second of imports."""
     from sweepstack.config.edit.stack_file import StackFile
-    from sweepstack.config.project import project_root, stack_name
-    from sweepstack.config.searched import with_search
+    from sweepstack.config.project import project_root
+    from sweepstack.config.searched import cells_with, search_of
+    from sweepstack.core.bucket_address import evidence_uri
     from sweepstack.core.cells import CellsConfig
     from sweepstack.core.roster import expand
+    from sweepstack.core.search_log import SearchLog
+    from sweepstack.evidence.search_log import local_log
 
-    raw = with_search(StackFile(path, path.name).sweep(), project_root(path.parent), stack_name(path))
-    named = raw.get("boxes")
-    roster = expand(CellsConfig.model_validate(raw.get("cells") or {}))
-    return {"cells": [*roster.names, *roster.dropped], "boxes": [str(name) for name in named or ()]}
+    raw = StackFile(path, path.name).sweep()
+    cells, search = raw.get("cells") or {}, search_of(raw)
+    logs: list[str] = []
+    if search is not None:
+        cells = cells_with(search, SearchLog(), cells)
+        uri = evidence_uri(project_root(path.parent), str(raw.get("pull_to", "")))
+        log = local_log(uri) if uri is not None else None
+        logs += [str(log)] if log is not None else []
+    roster = expand(CellsConfig.model_validate(cells))
+    named = [str(name) for name in raw.get("boxes") or ()]
+    return {"cells": [*roster.names, *roster.dropped], "boxes": named, "log": logs}
 
 
-def _silently(ask: Callable[[], Any]) -> dict[str, list[str]]:
+def _silently(ask: Callable[[], Any]) -> dict[str, Any]:
     try:
         return ask() or {}
     except Exception:

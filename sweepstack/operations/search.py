@@ -2,12 +2,17 @@
 
 A decision is one write to the log. What stands there and in no queue is brought by the engine, under the stack's lock:
 first what an earlier round left behind. Of two at once the log takes one, and the other decides anew in its next round.
+
+A box is told at once what a rule stopped on it, by the line that the engine would append: a cell that need not run
+costs money in each of the engine's seconds. The engine's state follows with the next new cells, or a minute later.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from statistics import median
 from typing import Any
@@ -17,16 +22,21 @@ from sweepstack.config.search import SearchConfig
 from sweepstack.config.searched import search_of
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.journal import Journal, cell_times
+from sweepstack.core.parallel import in_parallel
+from sweepstack.core.search_log import Step
 from sweepstack.evidence.search_log import append, read_search_log
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.launch.entries import hands_on, queue_entries
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceChanged, SweepstackError
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.tend import Round, Run, changed_by_engine, preview
 from sweepstack.status.compose import SweepView
-from sweepstack.status.snapshot import Snapshot
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
 
 MOVES: Mapping[str, frozenset[str]] = {
@@ -36,16 +46,19 @@ MOVES: Mapping[str, frozenset[str]] = {
     "Identity": frozenset({"roster_digest", "rosterDigest", "outlook"}),
 }
 """What may change where cells of a search are brought in: the lists of cells, and their digest."""
+TELL_SECONDS = 20.0
+LATER_SECONDS = 60.0
+"""So long the engine's state may not know of a stop that the boxes know: each call of the engine takes seconds."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What a round decided. `drawn`, `stopped`: cells; `left`: whether it may draw more later; `note`: why it does not
-    go on, "" where it does."""
+    """What a round decided. `drawn`, `stopped`: cells; `pruned`: all that are stopped by now, and by which line;
+    `note`: why it does not go on, "" where it does."""
 
     drawn: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
-    left: bool = False
+    pruned: Mapping[str, Step] = field(default_factory=dict)
     note: str = ""
 
 
@@ -66,11 +79,11 @@ def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: Swe
     try:
         log = append(store.objects, log, steps)
     except EvidenceChanged as error:
-        return Decided(left=True, note=str(error))
+        return Decided(note=str(error))
     return Decided(
         drawn=tuple(step.cell for step in steps if step.kind == "suggested"),
         stopped=tuple(step.cell for step in steps if step.kind == "pruned"),
-        left=len(log.suggested) < search.at_most.cells,
+        pruned=log.pruned,
     )
 
 
@@ -86,9 +99,38 @@ def _why_not(search: SearchConfig, sources: Sources, snapshot: Snapshot) -> str:
     return ""
 
 
-def bring_in(sources: Sources, snapshot: Snapshot, round_: Round, run: Run, say: Callable[[str], None]) -> None:
+def tell_boxes(snapshot: Snapshot, pruned: Mapping[str, Step]) -> None:
+    """Has the runners end those of these cells that run. Raises nothing: a box that could not be told is told by the
+    engine. Blocks for `TELL_SECONDS` at most. Idempotent."""
+    tasks = {
+        snap.box.native_id: partial(_tell, snap, pruned)
+        for snap in snapshot.box_snapshots
+        if snap.reachable and snap.seen.runner_alive and not pruned.keys().isdisjoint(snap.running)
+    }
+    in_parallel(tasks, TELL_SECONDS)
+
+
+def _tell(snap: BoxSnapshot, pruned: Mapping[str, Step]) -> None:
+    with contextlib.suppress(SweepstackError, OSError):
+        channel = snap.box.context().channel()
+        with hands_on(channel.native_id):
+            queue = queue_entries(channel)
+            lines = [
+                {"op": "drop", "cell": name, "reason": pruned[name].why}
+                for name in snap.running
+                if name in pruned and queue.get(name, {}).get("op") == "add"
+            ]
+            if lines:
+                data = b"".join(canonical_json(line) + b"\n" for line in lines)
+                channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
+
+
+def bring_in(
+    sources: Sources, snapshot: Snapshot, round_: Round, run: Run, say: Callable[[str], None], *, later: bool = False
+) -> None:
     """Brings cells of the log that no queue has to the queues, and stops there what a rule stopped, by the engine, with
-    all that is up as its targets. Rents nothing, ends no box. Blocks as `pulumi up` does. Idempotent."""
+    all that is up as its targets. `later`: where there are only stops, which the boxes were told, they wait while
+    others run. Rents nothing, ends no box. Blocks as `pulumi up` does. Idempotent."""
     target, state = sources.target, snapshot.state
     roster, problem = file_roster(target.file, target.root)
     if roster is None:
@@ -99,6 +141,9 @@ def bring_in(sources: Sources, snapshot: Snapshot, round_: Round, run: Run, say:
     new = sorted(set(roster.names) - queued)
     stopped = sorted(set(roster.dropped) - dropped)
     if not (new or stopped) or not state.queues:
+        return
+    if later and not new and any(snap.running and snap.seen.runner_alive for snap in snapshot.box_snapshots):
+        round_.search_waits = True
         return
     urns = [state.identity.urn] if state.identity is not None else []
     for snap in snapshot.box_snapshots:

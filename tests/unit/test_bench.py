@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from bench import asha_bench
 from bench.__main__ import Row, against, markdown, within
 from bench.compared import compared
 
@@ -49,3 +50,12 @@ def test_a_figure_against_its_baseline() -> None:
     row = Row("pull", "2.00 s", "3.00 s", "cp 1 s", "2.00×", "≤ 2×", True)
     assert against("pull", found, "ours", "cp 1 s") == row
     assert against("pull", found | {"limit": 1.5}, "ours", "cp 1 s").ok is False
+
+
+def test_what_a_trial_costs_beyond_its_training() -> None:
+    """Two slots: the third training begins where the first ended, the fourth where the second did. The start of the
+    program and the end, when a slot has nothing left, do not count."""
+    times = [(5.0, 9.0), (5.5, 8.0), (8.25, 9.0), (9.5, 20.0), (10.0, 11.0)]
+    trials = [asha_bench.Trial(f"s{n}", began, ended, 0.0, (1.0,)) for n, (began, ended) in enumerate(times)]
+    assert asha_bench.gaps(trials) == [0.25, 0.5, 1.0]
+    assert asha_bench.gaps(trials[:2]) == []

@@ -33,10 +33,10 @@ from sweepstack.config.searched import search_of
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
+from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unsure
 from sweepstack.onbox.common.units import count
+from sweepstack.operations.search import LATER_SECONDS, decide, shown, tell_boxes
 from sweepstack.operations.search import bring_in as bring
-from sweepstack.operations.search import decide, shown
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.roster_diff import rosters
 from sweepstack.operations.sweep.sources import Sources, open_sources, usable
@@ -88,12 +88,15 @@ class Memory:
 
     interval: timedelta
     replace: bool
+    once: bool
     verb: str
     """What is typed to go on, after `sweepctl`."""
     verified: set[tuple[str, str]] = field(default_factory=set)
     """(cell, manifest) of the seals that this run has pulled and verified."""
     replaced: dict[str, int] = field(default_factory=dict)
     tried: Tried = field(default_factory=list)
+    brought: float = field(default_factory=time.monotonic)
+    """When the engine last brought what was decided of a search (monotonic)."""
     stop: threading.Event = field(default_factory=threading.Event)
     engine: subprocess.Popen[bytes] | None = None
 
@@ -102,7 +105,7 @@ def tend(target: Target, interval: timedelta, once: bool, replace: bool, timeout
     """Exit 0 if nothing is left to do and every cell is settled (with `once`: if the round went well); 1 if a person is
     needed, or the time is up; 2 if something is not known."""
     verb = " ".join(["tend", *["--once"] * once, *["--replace"] * replace])
-    memory = Memory(max(interval, timedelta(seconds=LEAST_SECONDS)), replace, verb)
+    memory = Memory(max(interval, timedelta(seconds=LEAST_SECONDS)), replace, once, verb)
     store = usable(open_sources(target), verb)
     try:
         mine = claim(store, memory.interval + GRACE, None)
@@ -152,10 +155,11 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         view = compose(snapshot)
         round_ = begin(snapshot, view, memory.verified)
         events.look(sources, snapshot, view)
+        searches = search_on(sources, store, snapshot, view, round_)  # first: what is stopped costs no more
         if not memory.stop.is_set():
             bring_in(sources, store, snapshot, round_, memory)
-        if not memory.stop.is_set():
-            search_on(sources, store, snapshot, view, round_, memory)
+        if not memory.stop.is_set() and searches:
+            _bring_search(sources, snapshot, round_, memory)
         if not memory.stop.is_set() and not round_.searched:
             move_cells_to_idle(
                 target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
@@ -173,17 +177,26 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         return Round(unknown=[str(error)], next=[f"sweepctl status --stack {target.stack}"])
 
 
-def search_on(
-    sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, round_: Round, memory: Memory
-) -> None:
-    """Decides what can be decided of a search, and brings it to the queues. A sweep without one reads no more for it
-    than its stack file."""
+def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, round_: Round) -> bool:
+    """Decides what can be decided of a search, and has the boxes end what is stopped. Returns whether it goes on. A
+    sweep without one reads no more for it than its stack file."""
     if search_of(sources.target.file.sweep()) is None:
-        return
-    decided = decide(sources, store, snapshot, view)
+        return False
+    try:
+        decided = decide(sources, store, snapshot, view)
+    except EvidenceError as error:  # all else of a round goes on
+        round_.problems.append(f"search: nothing is drawn or stopped: {error}")
+        return False
     round_.search = [*shown(decided), *([decided.note] if decided.note else [])]
-    if not decided.note:
-        bring(sources, snapshot, round_, lambda words: _engine(memory, sources.target, words), note)
+    tell_boxes(snapshot, decided.pruned)
+    return not decided.note
+
+
+def _bring_search(sources: Sources, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
+    later = not memory.once and time.monotonic() - memory.brought < LATER_SECONDS
+    bring(sources, snapshot, round_, lambda words: _engine(memory, sources.target, words), note, later=later)
+    if round_.searched:
+        memory.brought = time.monotonic()
 
 
 def _replace(sources: Sources, memory: Memory, round_: Round) -> None:

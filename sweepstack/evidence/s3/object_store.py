@@ -8,6 +8,7 @@ machine no box gets a credential.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ REMOVED = b"null\n"
 """What a key holds that was taken away under a condition. S3 has conditional deletes, but not every server: MinIO
 deletes whatever `If-Match` says. All have conditional writes, and no record reads as this."""
 
+NO_TAG = f'"{"0" * 32}"'
+"""An ETag that no object has."""
 BOXES = "boxes"
 
 
@@ -169,6 +172,21 @@ class S3Store:
             f"{self.uri}: this server ignores conditional writes (If-None-Match), so two people could overwrite each "
             f"other's records. Use one that keeps to them (AWS, MinIO, R2, …), or a folder"
         )
+
+    def proves_matching(self, key: str) -> None:
+        """Raises EvidenceError where the server writes over a key whose tag is not the one that it was told. `key` must
+        be there; it keeps what it holds."""
+        held = self.read(key)
+        if held is None:
+            raise EvidenceError(f"{self.shown(key)} is not there: whether the server keeps to conditions is not known")
+        with contextlib.suppress(Precondition):
+            with asking(self.shown(key)) as s3:
+                checksum = sha256_b64(held.data)
+                s3.put_object(**self.where(key), Body=held.data, ChecksumSHA256=checksum, IfMatch=NO_TAG)
+            raise EvidenceError(
+                f"{self.uri}: this server ignores conditional writes (If-Match), so one command could overwrite what "
+                f"another one wrote. Use one that keeps to them (AWS, MinIO, R2, …), or a folder"
+            )
 
     def _pages(self, prefix: str, **settings: str) -> Iterator[dict[str, Any]]:
         words = {"Delimiter": settings["delimiter"]} if "delimiter" in settings else {}

@@ -43,19 +43,35 @@ def cells(stack: Stack) -> list[dict[str, str]]:
     return list(stack.sweepctl("status", "--json").json()["cells"])
 
 
+def drawn(stack: Stack) -> list[str]:
+    """The cells that the log has drawn, in their order."""
+    log = [json.loads(line) for line in (stack.evidence / "records" / "search.jsonl").read_text().splitlines()]
+    return [line["cell"] for line in log if line["kind"] == "suggested"]
+
+
 def test_a_search_from_up_to_destroy(make_stack: Callable[..., Stack]) -> None:
     """The first `up` begins with `at_once` cells; `tend` draws the rest within `at_most`, and ends by itself; what was
-    drawn is on record; the box ends when all of it is verified and approved."""
+    drawn is on record, and a round that could not bring it in loses nothing; the box ends when all of it is verified
+    and approved."""
     stack = make_stack("s", boxes=("box-0",))
     searching(stack, sampler="tpe")
     said = ok(stack.sweepctl("review"))
     print(said.out)
     assert "tpe draws 4 cells at most" in said.out
     ok(stack.up())
+    stack.wait_for(lambda: {cell["state"] for cell in cells(stack)} == {"sealed"}, "the first two")
+    before = stack.config_file.read_text()
+    stack.edit_config(lambda sweep: sweep["job"]["env"].update(LATER="1"))  # what an `up` would also change
+    halfway = stack.sweepctl("tend", "--once")
+    assert halfway.rc == 1, halfway
+    assert "2 new cells wait" in halfway.text
+    assert drawn(stack) == ["s0", "s1", "s2", "s3"], "they are on record, and in no queue: as after a crash there"
+    assert {cell["name"]: cell["state"] for cell in cells(stack)} == {"s0": "verified", "s1": "verified"}
+    stack.config_file.write_text(before)
     done = ok(stack.sweepctl("tend", "--interval", "1s", "--timeout", "5m"))
     print(done.out, done.err)
-    log = [json.loads(line) for line in (stack.evidence / "records" / "search.jsonl").read_text().splitlines()]
-    assert [line["cell"] for line in log if line["kind"] == "suggested"] == ["s0", "s1", "s2", "s3"]
+    assert drawn(stack) == ["s0", "s1", "s2", "s3"]
+    assert {cell["state"] for cell in cells(stack)} == {"verified"}
     print(ok(stack.sweepctl("results")).out)
     print(ok(stack.sweepctl("status")).out)
     ok(stack.sweepctl("approve", stack.verify()["receipt"]))
@@ -112,3 +128,4 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
         assert "2 cells that a rule stopped early" in ok(stack.sweepctl("ledger", *all_sweeps)).out
     left = list((stack.evidence / "unsealed").rglob("*metrics.jsonl"))
     assert {path.parts[-4] for path in left} >= {first, third}, left
+    assert "step 1" in ok(stack.sweepctl("logs", first)).out, "its log, of a box that is gone"

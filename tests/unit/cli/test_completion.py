@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,9 @@ from typing import ClassVar
 import pytest
 
 from sweepstack.cli import completion
+from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.search_log import SearchLog, Step
+from sweepstack.evidence.search_log import local_log
 from tests.unit.cli.support import STACK, World
 
 
@@ -95,3 +100,30 @@ def test_show_and_install(world: World) -> None:
         )
         assert done.stderr == "", done
         assert "_SWEEPCTL_COMPLETE" in done.stdout or (world.folder / ".bash_completions/sweepctl.sh").is_file(), done
+
+
+@pytest.mark.parametrize("pull_to", ["results/found", "s3://no-such-bucket.invalid/sweeps/t"])
+def test_the_cells_that_a_search_drew_are_offered_and_no_network_is_asked(world: World, pull_to: str) -> None:
+    """Of evidence in a bucket: as a command on this computer read its log last."""
+    text = world.file.path.read_text()
+    search = "    search: {axes: {wd: {uniform: [0, 1]}}, at_most: {cells: 9}, at_once: 2}\n"
+    text = re.sub(r"(?m)^    pull_to: .*$", f"    pull_to: {pull_to}", text).rstrip("\n") + f"\n{search}"
+    world.file.path.write_text(text)
+
+    def asked(*_: object) -> None:
+        raise AssertionError("a network was asked")
+
+    world.monkeypatch.setattr(socket.socket, "connect", asked)
+    world.monkeypatch.setattr("sweepstack.evidence.search_log.log_at", asked)
+    assert completion.cells(Context, "s") == ["s0", "s1"]  # type: ignore[arg-type]
+    uri = evidence_uri(world.root, pull_to)
+    log = local_log(uri) if uri is not None else None
+    assert log is not None
+    log.parent.mkdir(parents=True, exist_ok=True)
+    steps = [Step(kind="suggested", cell=f"s{number}", number=number, params={"wd": 0.5}) for number in range(4)]
+    log.write_bytes(SearchLog().with_steps(steps).data)
+    world.monkeypatch.setattr(completion, "_expanded", asked)
+    assert completion.cells(Context, "s") == ["s0", "s1", "s2", "s3"]  # type: ignore[arg-type]
+    assert completion.given_up(Context, "cell/s3") == ["cell/s3"]  # type: ignore[arg-type]
+    log.write_bytes(b"{")
+    assert completion.cells(Context, "s") == ["s0", "s1"]  # type: ignore[arg-type]

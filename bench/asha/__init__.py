@@ -1,0 +1,1 @@
+"""What `bench.asha_bench` starts in processes of their own: a trial, Ray Tune and Optuna."""
