@@ -124,7 +124,7 @@ def test_the_api_server_is_gone_for_a_while_and_has_forgotten_the_past(
         for node in cluster.nodes.values():
             node.await_ready()
     held.up()
-    held.ends_well(starts=4)  # a slow machine's nodes are late to say that they are back, and lose their pods for it
+    held.ends_well(starts=2)  # a node that is late to say that it is back loses its pods, once
     held.ended()
 
 
