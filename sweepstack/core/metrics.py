@@ -163,6 +163,18 @@ def leading(before: Sequence[Row], rows: Sequence[Row], x: str) -> list[Row]:
     return found if known and across[0] - known[-1] <= max(_widest(known), _widest(across)) else []
 
 
+def run_once(rows: Sequence[Row], x: str) -> Sequence[Row]:
+    """Without the rows of steps that were run again: where `x` goes back, what stands from there on counts."""
+    across = [at if at is not None and math.isfinite(at) else None for at in column(rows, x)]
+    kept: list[tuple[float, Row]] = []
+    for at, row in zip(across, rows, strict=True):
+        last = kept[-1][0] if kept else -math.inf
+        while at is not None and at < last and kept and kept[-1][0] >= at:
+            kept.pop()
+        kept.append((last if at is None else at, row))
+    return rows if len(kept) == len(rows) else [row for _, row in kept]
+
+
 def _finite(rows: Sequence[Row], x: str) -> list[float]:
     return [at for at in column(rows, x) if at is not None and math.isfinite(at)]
 

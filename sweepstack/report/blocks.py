@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.dataclass import dataclass, field
 
 Tone = Literal["plain", "good", "warn", "bad"]
 
@@ -46,7 +46,8 @@ class Table:
     """Rows of text under headers; each row as long as the headers. `caption`: what it shows, in a few words.
 
     `find`: the field of the page hides the rows that do not hold what is typed. `right`: columns of numbers; `mono`:
-    columns of digests and commands. `folded`: closed until it is opened (printed open).
+    columns of digests and commands. `folded`: closed until it is opened (printed open). `marked`: rows that stand out;
+    a word in them says why. `keys`: column → what a script sorts its rows by, where that is not their text.
     """
 
     caption: str
@@ -56,6 +57,8 @@ class Table:
     right: frozenset[int] = frozenset()
     mono: frozenset[int] = frozenset()
     folded: bool = False
+    marked: frozenset[int] = frozenset()
+    keys: Mapping[int, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

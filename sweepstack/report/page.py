@@ -112,10 +112,11 @@ def _table(block: Table) -> str:
     heads = [' class="right"' if number in block.right else "" for number in range(len(kinds))]
     head = "".join(f'<th scope="col"{mark}>{said(text)}</th>' for mark, text in zip(heads, block.headers, strict=True))
     rows = []
-    for row in block.rows:
-        first, *rest = zip(cells, row, strict=True)
-        others = "".join(f"<td{mark or _wide(text)}>{said(text)}</td>" for mark, text in rest)
-        rows.append(f'<tr><th scope="row"{first[0]}>{said(first[1])}</th>{others}</tr>\n')
+    for number, row in enumerate(block.rows):
+        first, *rest = zip(cells, row, [_key(block, column, number) for column in range(len(row))], strict=True)
+        others = "".join(f"<td{mark or _wide(text)}{key}>{said(text)}</td>" for mark, text, key in rest)
+        marked = ' class="marked"' if number in block.marked else ""
+        rows.append(f'<tr{marked}><th scope="row"{first[0]}{first[2]}>{said(first[1])}</th>{others}</tr>\n')
     tall = " tall" if len(block.rows) > TALL else ""
     region = f'<div class="table{tall}" tabindex="0" role="region" aria-label="{said(block.caption)}">'
     finds = " data-find" if block.find else ""
@@ -123,6 +124,11 @@ def _table(block: Table) -> str:
     if block.folded:
         return _folded(block.caption, table)
     return f"<h3>{said(block.caption)}</h3>\n{table}"
+
+
+def _key(block: Table, column: int, row: int) -> str:
+    key = block.keys[column][row] if column in block.keys else None
+    return f' data-key="{said(str(key))}"' if key is not None else ""
 
 
 def _folded(caption: str, html: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from sweepstack.core.results import SEED, axes_of, text
@@ -15,20 +15,25 @@ from sweepstack.report.blocks import Text
 MOST_POINTS = 100_000
 """Of all curves of one plot: a screen has some thousand columns of pixels, and the page is to open at once."""
 FEWEST = 60
+MOST_CURVES = 2000
+"""Of one plot: a browser takes seconds for more, and an eye tells no more apart."""
 
 
-def metrics(facts: SweepFacts) -> list[Shown]:
-    """The section on metrics."""
+def metrics(facts: SweepFacts, best: Collection[str] = ()) -> list[Shown]:
+    """The section on metrics. `best`: cells whose curves are drawn in any case."""
     cells = facts.snapshot.roster
     axes = sorted(axes_of(cells), key=lambda name: name == SEED)  # seeds come last: they are what one averages over
     params = {cell.name: cell.params for cell in cells}
     blocks: list[Shown] = []
     for metric, found in facts.cells.curves.items():
-        curves = []
-        for one in found:
+        curves, drawn = [], spread([one.cell for one in found], best, MOST_CURVES)
+        for one in found if len(found) == len(drawn) else [one for one in found if one.cell in drawn]:
             of = {axis: text(params.get(one.cell, {}).get(axis)) for axis in axes}
             curves.append(Curve(one.cell, [x for x, _ in one.points], [y for _, y in one.points], of))
         blocks.append(Lines(metric, facts.cells.x, metric, axes, curves))
+        if len(curves) < len(found):
+            few = f"{len(curves)} of {len(found)} curves are drawn"
+            blocks.append(Text(f"{few}: of cells from all over the roster, and of the best."))
     if not blocks:
         blocks.append(Text("No cell has a curve here: the stack file names no metrics file, or none was written yet."))
     elif facts.cells.thinned:
@@ -48,6 +53,15 @@ def metrics(facts: SweepFacts) -> list[Shown]:
             Text(f"The files of {facts.cells.not_read} cells that are not verified were not read for this page.")
         )
     return blocks
+
+
+def spread(names: Sequence[str], first: Collection[str], most: int) -> set[str]:
+    """All names; of more than `most`, those of `first`, and others from all over them."""
+    if len(names) <= most:
+        return set(names)
+    kept = set([*dict.fromkeys(first)][:most]) & set(names)
+    others, room = [name for name in names if name not in kept], most - len(kept)
+    return kept | {others[index * len(others) // room] for index in range(room)}
 
 
 def most_of(curves: int) -> int:

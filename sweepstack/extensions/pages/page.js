@@ -146,7 +146,48 @@
     return fig;
   }
 
-  const DRAW = {lines, spans, areas};
+  // A line for each cell over the upright axes; its colour is its height on the one that is picked.
+  function parallel(data, id) {
+    const picked = data.axes.filter((axis) => axis[4])[choice[id] || 0];
+    const axes = [...data.axes.filter((axis) => !axis[4]), ...(picked ? [picked] : [])];
+    const last = axes.length - 1;
+    const fig = figure(data, {height: 420, x_range: new Bokeh.Range1d({start: -0.3, end: last + 0.3}),
+      y_range: new Bokeh.Range1d({start: -0.2, end: 1.15})});
+    for (const part of [fig.xaxis, fig.yaxis, fig.xgrid, fig.ygrid]) part.visible = false;
+    const found = data.names.map((name, index) => index)
+      .filter((index) => !query || data.names[index].toLowerCase().includes(query));
+    const height = (index, axis) => axis[1][index];
+    const hue = (index) => (picked && height(index, picked) >= 0
+      ? `hsl(${260 - 240 * Math.min(height(index, picked), 1)} 60% 50%)` : TONES.still);
+    const entries = [], renderers = [];
+    const looks = [{line_width: found.length > 200 ? 0.8 : 1.5, line_alpha: found.length > 200 ? 0.5 : 0.9},
+      {line_width: 1.2, line_alpha: 0.8, line_dash: "dashed"}, {line_width: 4, line_alpha: 1}];
+    for (const [kind, word] of data.words.entries()) {
+      const mine = found.filter((index) => data.kinds[index] === kind);
+      if (!mine.length) continue;
+      const source = new Bokeh.ColumnDataSource({data: {
+        xs: mine.map(() => axes.map((axis, at) => at)), ys: mine.map((index) => axes.map((axis) => height(index, axis))),
+        name: mine.map((index) => data.names[index]), colour: mine.map((index) => (kind === 1 ? TONES.still : hue(index))),
+        said: mine.map((index) => axes.map((axis) => `${axis[0]} ${axis[2][index] || "(none)"}`).join(", ")),
+        kind: mine.map(() => word),
+      }});
+      const drawn = fig.multi_line({xs: {field: "xs"}, ys: {field: "ys"}, source, line_color: {field: "colour"}, ...looks[kind]});
+      renderers.push(drawn);
+      entries.push([word, [drawn]]);
+    }
+    const text = (x, y, label, more) => fig.text({x, y, text: label.map(plain), text_color: style("--text"), text_font_size: "12px", ...more});
+    const every = axes.map((axis, at) => at);
+    fig.segment({x0: every, x1: every, y0: every.map(() => -0.1), y1: every.map(() => 1), line_color: style("--dim")});
+    text(every, every.map(() => 1.06), axes.map((axis) => axis[0]), {text_align: "center", text_font_style: "bold"});
+    const ticks = axes.flatMap((axis, at) => axis[3].map(([y, label]) => [at, y, label]));
+    text(ticks.map(([x]) => x), ticks.map(([, y]) => y), ticks.map(([, , label]) => label), {x_offset: 5, text_baseline: "middle"});
+    fig.add_tools(new Bokeh.HoverTool({renderers, line_policy: "nearest",
+      tooltips: [["", "@name"], ["", "@kind"], ["", "@said"]]}));
+    legend(fig, entries);
+    return fig;
+  }
+
+  const DRAW = {lines, spans, areas, parallel};
   const parsed = new Map();
   const dataOf = (id) => {
     if (!parsed.has(id)) {
@@ -155,6 +196,7 @@
         data.xs = data.xs.map(numbers);
         for (const curve of data.curves) curve[2] = numbers(curve[2]);
       }
+      if (data.kind === "parallel") for (const axis of data.axes) axis[1] = numbers(axis[1]);
       parsed.set(id, data);
     }
     return parsed.get(id);
@@ -222,7 +264,7 @@
       }
     }
     output.value = query ? `${shown} of ${all} rows` : "";
-    if (query !== before) redraw(hosts.filter((host) => dataOf(host.dataset.plot).find));
+    if (query !== before) redraw(hosts.filter((host) => dataOf(host.dataset.plot).find || dataOf(host.dataset.plot).kind === "parallel"));
   }
   if (field) field.addEventListener("input", () => { clearTimeout(later); later = setTimeout(filter, 150); });
   for (const select of document.querySelectorAll("select[data-plot]")) {
@@ -230,6 +272,38 @@
       choice[select.dataset.plot] = select.selectedIndex;
       redraw([document.getElementById(`plot-${select.dataset.plot}`)]);
     });
+  }
+  // A click on a header sorts by it: upwards, downwards, then as it was. Numbers come before texts, what is missing
+  // or no finite number last, whichever way.
+  const order = new Intl.Collator("en", {numeric: true});
+  const value = (row, at) => row.cells[at].dataset.key ?? row.cells[at].textContent;
+  function key(text) {
+    const found = text.trim() === "" ? NaN : Number(text);
+    if (Number.isFinite(found)) return [0, found];
+    return /^([+-]?(nan|inf|infinity)( \(.*)?)?$/i.test(text.trim()) ? [2, text] : [1, text];
+  }
+  function sort(table, at) {
+    const body = table.tBodies[0], head = table.tHead.rows[0].cells[at];
+    table.sorted ||= [...body.rows];
+    const way = {none: "ascending", ascending: "descending", descending: "none"}[head.ariaSort || "none"];
+    for (const one of table.tHead.rows[0].cells) one.ariaSort = one === head ? way : "none";
+    const rows = table.sorted.map((row) => [row, key(value(row, at))]), down = way === "descending" ? -1 : 1;
+    if (way !== "none") {
+      rows.sort(([, [kind, one]], [, [other, two]]) => (kind !== other && (kind === 2 || other === 2) ? kind - other
+        : down * (kind !== other ? kind - other : kind === 0 ? one - two : kind === 1 ? order.compare(one, two) : 0)));
+    }
+    body.replaceChildren(...rows.map(([row]) => row));
+  }
+  for (const table of document.querySelectorAll("table")) {
+    if (!table.tBodies[0] || table.tBodies[0].rows.length < 2) continue;
+    for (const [at, head] of [...table.tHead.rows[0].cells].entries()) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = head.textContent;
+      button.addEventListener("click", () => sort(table, at));
+      head.replaceChildren(button);
+      head.ariaSort = "none";
+    }
   }
   let wide = columns(), settled = 0;
   addEventListener("resize", () => {

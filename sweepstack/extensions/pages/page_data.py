@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sweepstack.cli.commands.results.order import Wanted
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.journal import Journal
 from sweepstack.core.metrics import Series
@@ -64,7 +65,8 @@ class CellsRead:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """`clearances`: native id → the approval that its box was cleared with."""
+    """`clearances`: native id → the approval that its box was cleared with. `wanted`: which value says how good a cell
+    is; `pruned`: cells that a rule stopped, with what they had then."""
 
     snapshot: Snapshot
     view: SweepView
@@ -75,3 +77,5 @@ class SweepFacts:
     notes: tuple[str, ...] = ()
     trackers: tuple[str, ...] = ()
     """Where runs of trackers can be seen."""
+    wanted: Wanted | None = None
+    pruned: tuple[CellResult, ...] = ()

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
+from sweepstack.cli.commands.results.order import Wanted
+from sweepstack.config.searched import search_of
 from sweepstack.core import trackers
 from sweepstack.core.heartbeat import Patrol, parse_patrols
 from sweepstack.core.job import MetricsInput
@@ -26,6 +27,7 @@ from sweepstack.core.records import Approval, Birth, Cell
 from sweepstack.core.results import CellResult
 from sweepstack.evidence.box_logs import copied_logs, read_copied_log
 from sweepstack.evidence.cell_store import each
+from sweepstack.evidence.search_log import read_search_log
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.extensions.pages.curves import most_of, thinned
 from sweepstack.extensions.pages.page_data import BoxStory, CellsRead, SweepFacts, task_of
@@ -37,7 +39,7 @@ from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.operations.sweep.cell_file import find_pulled
-from sweepstack.operations.sweep.cell_results import CellFiles, files_of, find_own, joined, result_of
+from sweepstack.operations.sweep.cell_results import CellFiles, files_of, find_own, joined, result_of, whole_curve
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.model import CellView, SweepView
@@ -63,8 +65,32 @@ def sweep_facts(sources: Sources, snapshot: Snapshot, view: SweepView) -> SweepF
         cells=of_cells(sources, snapshot, {cell.name: cell for cell in view.cells}),
         clearances=clearances,
         retries=_safely(lambda: recorded_retries(store) if store else {}, {}, notes),
+        wanted=_wanted(sources, snapshot),
+        pruned=_safely(lambda: _pruned(store) if store else (), (), notes),
         notes=tuple(dict.fromkeys(notes)),
         trackers=tuple(f"{one['tracker']}: {one['words']}" for one in trackers.links(sources.state)),
+    )
+
+
+def _wanted(sources: Sources, snapshot: Snapshot) -> Wanted | None:
+    """What the stack declares of it: the goal of its search, else the first metric, by its name; None where it names
+    neither."""
+    try:
+        search = search_of(sources.target.file.sweep())
+    except SweepstackError:
+        search = None
+    if search is not None and search.metric is not None:
+        return Wanted(search.metric, search.goal == "minimize")
+    _, metrics = files_of(sources.target, snapshot)
+    return Wanted.read(metrics.y[0]) if metrics is not None and metrics.y else None
+
+
+def _pruned(store: EvidenceStore) -> tuple[CellResult, ...]:
+    """The cells that a rule stopped, with the value that it went by. Raises EvidenceError."""
+    log = read_search_log(store.objects)
+    return tuple(
+        CellResult(name, log.suggested[name].params, "pruned", {} if step.value is None else {step.metric: step.value})
+        for name, step in log.pruned.items()
     )
 
 
@@ -189,10 +215,10 @@ def _curves(sources: Sources, there: CellFiles, cell: Cell, entry: MetricsInput,
         return Curves(sampled=is_sampled(size))
     own = own_file(entry.file, cell.name, cell.params)
     parts = joined(rows, file.attempt, entry.x, partial(_earlier_rows, sources, cell.name, own))
-    rows = [*chain.from_iterable(part.rows for part in parts), *rows]
-    across, made, longest = column(rows, entry.x), {}, 0
-    for metric in _metrics(entry.y, entry.x, rows):
-        xs, ys = paired(across, column(rows, metric))
+    whole = whole_curve(parts, rows, file.attempt, entry.x)
+    across, made, longest = column(whole, entry.x), {}, 0
+    for metric in _metrics(entry.y, entry.x, whole):
+        xs, ys = paired(across, column(whole, metric))
         made[metric] = Series(there.cell, metric, tuple(thinned(xs, ys, most)))
         longest = max(longest, len(ys))
     return Curves(made, is_sampled(size), longest, bool(parts))

@@ -93,7 +93,33 @@ class Areas:
     tones: Mapping[str, str]
 
 
-Plot = Lines | Spans | Areas
+@dataclass(frozen=True)
+class Axis:
+    """An upright axis: the height (0 to 1) of each line on it, below 0 for one without a value; `texts`: what a reader
+    sees of each; `ticks`: (height, text). `pick`: one of those of which a reader chooses the one that is shown."""
+
+    name: str
+    heights: Sequence[float]
+    texts: Sequence[str]
+    ticks: Sequence[tuple[float, str]]
+    pick: bool = False
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Parallel coordinates: a line for each of `names` over all axes. Its colour is its height on the axis that is
+    picked. `kinds`: of each line a key of KINDS, which gives how it is drawn and its legend."""
+
+    caption: str
+    names: Sequence[str]
+    kinds: Sequence[str]
+    axes: Sequence[Axis]
+
+
+KINDS = ("verified", "pruned", "best")
+"""Those that come later are drawn over the others."""
+
+Plot = Lines | Spans | Areas | Parallel
 Shown = Block | Plot
 Part = tuple[str, Sequence[Shown]]
 """A heading and what is below it."""
@@ -147,11 +173,14 @@ def _field(label: str) -> str:
 
 def _host(block: Plot, number: int) -> str:
     """The place of a plot, in which page.js draws it."""
-    chooses = isinstance(block, Lines) and len(block.axes) > 1
-    options = "".join(f"<option>{said(axis)}</option>" for axis in block.axes) if isinstance(block, Lines) else ""
-    choice = f'<label class="colour">one colour for each <select data-plot="{number}">{options}</select></label>'
+    names: Sequence[str] = block.axes if isinstance(block, Lines) else ()
+    label = "one colour for each"
+    if isinstance(block, Parallel):
+        names, label = [axis.name for axis in block.axes if axis.pick], "against"
+    options = "".join(f"<option>{said(name)}</option>" for name in names)
+    choice = f'<label class="colour">{label} <select data-plot="{number}">{options}</select></label>'
     return (
-        f"<figure><figcaption>{said(block.caption)}{choice if chooses else ''}</figcaption>"
+        f"<figure><figcaption>{said(block.caption)}{choice if len(names) > 1 else ''}</figcaption>"
         f'<div class="plot" id="plot-{number}" data-plot="{number}"><p class="wait">not drawn yet</p></div></figure>\n'
     )
 
@@ -178,6 +207,10 @@ def as_data(plot: Plot) -> dict[str, Any]:
         lane = {name: number for number, name in enumerate(plot.lanes)}
         spans = [[lane[one.lane], one.begin, one.end, one.what, one.name, one.note] for one in plot.spans]
         return {"kind": "spans", "lanes": list(plot.lanes), "spans": spans, "tones": dict(plot.tones)}
+    if isinstance(plot, Parallel):
+        axes = [[one.name, packed(one.heights), list(one.texts), list(one.ticks), one.pick] for one in plot.axes]
+        kinds = [KINDS.index(kind) for kind in plot.kinds]
+        return {"kind": "parallel", "names": list(plot.names), "kinds": kinds, "words": KINDS, "axes": axes}
     layers = [
         [name, [y if isfinite(y) else None for y in values], plot.tones.get(name, "")]
         for name, values in plot.layers.items()

@@ -13,9 +13,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sweepstack.billing.ledger import HOUR, Bill, Span
+from sweepstack.cli.commands.results.order import Line, LineT, Wanted, best_first, value_of
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.results import (
     SEED,
+    CellResult,
     Group,
     axes_of,
     columns_of,
@@ -28,8 +30,11 @@ from sweepstack.core.results import (
 )
 from sweepstack.extensions.pages.curves import metrics
 from sweepstack.extensions.pages.page_data import BoxStory, SweepFacts
+from sweepstack.extensions.pages.parallel import parallel
 from sweepstack.extensions.pages.plots import Areas, Curve, Lines, Part, Shown, page
 from sweepstack.extensions.pages.timeline import attempts_of, busy, millis, timeline
+from sweepstack.onbox.common.dataclass import replace
+from sweepstack.onbox.common.errors import No
 from sweepstack.onbox.common.units import spell_rate
 from sweepstack.report.blocks import Block, Code, Facts, Table, Text, Tone
 from sweepstack.teardown.signatures import given_by
@@ -37,6 +42,9 @@ from sweepstack.teardown.signatures import given_by
 WORK, IDLE, STOPPED, UNKNOWN = "at work", "idle", "stopped", "not known whether it worked"
 TONES = {WORK: "work", IDLE: "bad", STOPPED: "still", UNKNOWN: "warn"}
 MOST_POINTS = 1500
+MOST_ROWS = 5000
+"""Of a table; a browser lays out more in seconds."""
+MOST_MARKED = 10
 
 Change = tuple[datetime, str, float]
 """From this moment on, so many USD an hour more (or less) are paid for this."""
@@ -57,8 +65,8 @@ def sections(facts: SweepFacts) -> list[Part]:
     return [
         ("Overview", _overview(facts)),
         ("Results", results(facts)),
-        ("Metrics", metrics(facts)),
-        ("Cells on boxes", [*where, *_unread(facts), cells(facts)]),
+        ("Metrics", metrics(facts, best_of(facts.cells.results, facts.wanted)[0])),
+        ("Cells on boxes", [*where, *_unread(facts), *bounded(cells(facts), "status --json")]),
         ("Money", money(facts)),
         ("Machines", machines(facts)),
         ("Evidence", evidence(facts)),
@@ -231,17 +239,18 @@ def cells(facts: SweepFacts) -> Table:
     return Table(f"All {len(rows)} cells", headers, rows, right=frozenset({3, 4, 5, 6}))
 
 
-def results(facts: SweepFacts) -> list[Block]:
-    """The section on results: means over seeds where there are seeds, and a row for each cell."""
+def results(facts: SweepFacts) -> list[Shown]:
+    """The section on results: means over seeds where there are seeds, a row for each cell, the best of both marked, and
+    the cells over their axes."""
     found, roster = facts.cells.results, facts.snapshot.roster
     if not found:
         return [Text("No cell that is verified left a value.")]
     axes, columns, codes = axes_of(roster), columns_of(found), short_codes(one.code for one in found if one.code)
-    blocks: list[Block] = []
+    blocks: list[Shown] = []
     over = [SEED] if SEED in axes else []
     made = groups(roster, found, over)
     if over:
-        blocks.append(_means(made, columns, codes))
+        blocks += _means(made, columns, codes, facts.wanted)
     blocks += [
         Text(
             f"{_named(group)}: averaged over different code, {', '.join(codes[code] for code in group.codes)}.", "warn"
@@ -249,17 +258,26 @@ def results(facts: SweepFacts) -> list[Block]:
         for group in made
         if group.mixed
     ]
+    best, marked, said = best_of(found, facts.wanted)
     rows = [
         (
             one.name,
             *(text(one.params.get(axis)) for axis in axes),
             *(text(one.values.get(name)) for name in columns),
             codes.get(one.code or "", "?"),
+            *([best.get(one.name, "")] if best else []),
         )
         for one in found
     ]
-    right = frozenset(range(1 + len(axes), 1 + len(axes) + len(columns)))
-    blocks.append(Table("Values of each verified cell", ("cell", *axes, *columns, "code"), rows, right=right))
+    first = 1 + len(axes)
+    right = frozenset(range(first, first + len(columns)))
+    keys = {first + at: [_full(one.values.get(name)) for one in found] for at, name in enumerate(columns)}
+    headers = ("cell", *axes, *columns, "code", *(["mark"] if best else []))
+    blocks += bounded(
+        Table("Values of each verified cell", headers, rows, right=right, keys=keys, marked=marked), "results --as csv"
+    )
+    blocks += said
+    blocks += parallel(roster, found, facts.pruned, facts.wanted, best)
     blocks += [Text(f"{one.name} is {one.state}: {one.note}.", "warn") for one in found if one.note]
     missing = len(roster) - len({one.name for one in found})
     if missing:
@@ -269,20 +287,72 @@ def results(facts: SweepFacts) -> list[Block]:
     return blocks
 
 
-def _means(made: list[Group], columns: list[str], codes: dict[str, str]) -> Table:
+def best_of(lines: Sequence[LineT], wanted: Wanted | None) -> tuple[dict[str, str], frozenset[int], list[Block]]:
+    """Name of a row → its mark, the numbers of the rows that are marked, and words, by the rule of `results --best`.
+    A group's name is that of its first cell. Nothing is marked where the stack names no metric, or none is finite."""
+    if wanted is None:
+        return {}, frozenset(), [Text("No row is marked as the best: the stack file names no metric.")]
+    names = list(dict.fromkeys(name for one in lines for name in one.values))
+    try:
+        _, best = best_first(lines, wanted, names)
+    except No as error:
+        return {}, frozenset(), [Text(f"No row is marked as the best: {error}.")]
+    same = {number for number, one in enumerate(lines) if value_of(one, wanted.name).mean == best.value.mean}
+    words = [" ".join(line.split()).removeprefix("best ") for line in best.lines()]
+    said: list[Block] = [Text(f"Best by {wanted.name}: {'; '.join(words)}.", "good")]
+    return {_row_name(lines[number]): "best" for number in same}, frozenset(same), said
+
+
+def _row_name(line: Line) -> str:
+    return line.name if isinstance(line, CellResult) else ", ".join(line.wanted[:1])
+
+
+def bounded(table: Table, command: str) -> list[Block]:
+    """The table with `MOST_ROWS` rows at most, those that are marked among them; and what has the others."""
+    if len(table.rows) <= MOST_ROWS:
+        return [table]
+    marked = sorted(table.marked)[:MOST_MARKED]
+    kept = sorted({*range(MOST_ROWS - len(marked)), *marked})
+    shown = replace(
+        table,
+        rows=[table.rows[number] for number in kept],
+        keys={column: [keys[number] for number in kept] for column, keys in table.keys.items()},
+        marked=frozenset(kept.index(number) for number in marked),
+    )
+    left = len(table.rows) - len(kept)
+    return [shown, Text(f"{left} of {len(table.rows)} rows are left out: `sweepctl {command}` has all.", "warn")]
+
+
+def _full(value: Any) -> str | None:
+    """What a row is sorted by: all digits of a number; None where that is its text."""
+    return repr(value) if isinstance(value, float) else None
+
+
+def _means(made: list[Group], columns: list[str], codes: dict[str, str], wanted: Wanted | None) -> list[Block]:
     shown_columns = with_mean(made, columns)
     axes = list(made[0].axes)
+    best, marked, said = best_of(made, wanted)
     rows = [
         (
             *([text(group.axes[axis]) for axis in axes] or ["all cells"]),
             n_text(group),
             *(mean_text(group.values.get(name)) for name in shown_columns),
+            *([best.get(_row_name(group), "")] if best else []),
         )
         for group in made
     ]
-    headers = (*(axes or ["cells"]), "n", *shown_columns)
-    right = frozenset(range(len(headers) - 1 - len(shown_columns), len(headers)))
-    return Table("Mean ± std over seeds (n - 1)", headers, rows, right=right, find=False)
+    named = axes or ["cells"]
+    first = len(named) + 1
+    headers = (*named, "n", *shown_columns, *(["mark"] if best else []))
+    right = frozenset(range(first - 1, first + len(shown_columns)))
+    means = {name: [group.values.get(name) for group in made] for name in shown_columns}
+    keys: dict[int, Sequence[Any]] = {
+        first + at: [_full(mean.mean) if mean is not None else None for mean in means[name]]
+        for at, name in enumerate(shown_columns)
+    }
+    keys[first - 1] = [len(group.cells) for group in made]
+    table = Table("Mean ± std over seeds (n - 1)", headers, rows, right=right, find=False, keys=keys, marked=marked)
+    return [*bounded(table, "results --as csv"), *said]
 
 
 def _named(group: Group) -> str:
@@ -326,8 +396,15 @@ def evidence(facts: SweepFacts) -> list[Block]:
     headers = ("cell", "state", "sealed by", "files", "MB", "manifest", "config", "why")
     return [
         Facts(pairs),
-        Table(
-            "What was verified, by the latest receipt", headers, rows, right=frozenset({3, 4}), mono=frozenset({5, 6})
+        *bounded(
+            Table(
+                "What was verified, by the latest receipt",
+                headers,
+                rows,
+                right=frozenset({3, 4}),
+                mono=frozenset({5, 6}),
+            ),
+            "show RECEIPT --json",
         ),
         Table(
             "Journals that it rests on",

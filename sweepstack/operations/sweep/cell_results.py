@@ -11,7 +11,7 @@ from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, begins_late, last_row, leading, over_curve, parse_rows
+from sweepstack.core.metrics import Row, begins_late, last_row, leading, over_curve, parse_rows, run_once
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.dataclass import dataclass, replace
@@ -251,6 +251,12 @@ def joined(rows: Sequence[Row], attempt: int, x: str, read: Reader) -> tuple[Ear
     return tuple(found)
 
 
+def whole_curve(parts: Sequence[EarlierRows], rows: Sequence[Row], attempt: int, x: str) -> Sequence[Row]:
+    """The rows of an attempt behind the `parts` that lead up to them; of steps that were run twice the later rows."""
+    whole = [*chain.from_iterable(part.rows for part in parts), *rows]
+    return run_once(whole, x) if attempt > 1 else whole
+
+
 @dataclass(frozen=True)
 class CurveRows:
     """The rows of one cell's metrics file, and where they were read."""
@@ -297,5 +303,5 @@ def read_curve(
 
     source, rows = of(None)
     parts = joined(rows, source.attempt, metrics.x, earlier)
-    whole = [*chain.from_iterable(part.rows for part in parts), *rows]
+    whole = whole_curve(parts, rows, source.attempt, metrics.x)
     return CurveRows(cell, source.words, source.attempt, whole, parts)

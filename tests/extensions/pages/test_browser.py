@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
@@ -33,7 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Iterator[B
 
 
 def curve(name: str, steps: int) -> list[dict[str, Any]]:
-    start = 1 + len(name) % 3
+    start = 1 + crc32(name.encode()) % 100 / 100  # no two end the same
     return [{"step": step, "loss": start / (step + 1), "acc": 1 - 1 / (step + 2)} for step in range(steps)]
 
 
@@ -64,7 +65,8 @@ def play(world: World) -> None:
                 attempt = 2
             box.start(name, attempt, metrics=rows)
             box.begin += timedelta(minutes=5)
-            box.seal(name, attempt, files={"metrics.jsonl": text})
+            last = json.dumps({"loss": rows[-1]["loss"]}).encode()
+            box.seal(name, attempt, files={"metrics.jsonl": text, "metrics.json": last})
     first.start(names[4], metrics=curve(names[4], 5))
     second.start(names[7])
     second.fail(names[7])
@@ -159,6 +161,85 @@ def test_a_name_by_hover_and_a_click_on_the_legend(shown: Shown) -> None:
     assert 0 < plot.evaluate(drawn) < before
     plot.locator(".bk-Legend .bk-item").first.click()
     assert plot.evaluate(drawn) == before
+
+
+HEAD = "Values of each verified cell"
+
+
+def test_a_click_on_a_header_sorts_and_a_third_one_takes_it_back(shown: Shown) -> None:
+    """By all digits and not by what is shown; also by the keyboard, and said to a screen reader. What the field finds
+    is found then, too."""
+    table = shown.page.locator(f'[aria-label="{HEAD}"] table')
+    first = table.locator("tbody tr > :first-child")
+    before = first.all_inner_texts()
+    assert len(before) >= 6
+    head = table.locator("thead th", has_text="loss")
+    column = head.evaluate("(one) => one.cellIndex")
+    button = head.get_by_role("button")
+    keys = "(all, at) => all.map((row) => Number(row.cells[at].dataset.key ?? row.cells[at].textContent))"
+    button.click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    up = table.locator("tbody tr").evaluate_all(keys, column)
+    assert up == sorted(set(up))
+    assert first.all_inner_texts() != before
+    button.focus()
+    shown.page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert table.locator("tbody tr").evaluate_all(keys, column) == sorted(up, reverse=True)
+    assert set(shown.find("lr0.1-seed2")) == {"lr0.1-seed2"}
+    shown.find("")
+    button.click()
+    assert (head.get_attribute("aria-sort"), first.all_inner_texts()) == ("none", before)
+    by_name = table.locator("thead th", has_text="cell").get_by_role("button")
+    by_name.click()
+    by_name.click()
+    assert first.all_inner_texts() == sorted(before, reverse=True)
+    assert head.get_attribute("aria-sort") == "none", "one header at a time"
+    by_name.click()
+    assert first.all_inner_texts() == before
+
+
+def test_what_is_missing_or_no_number_comes_last_whichever_way(browser: BrowserContext, tmp_path: Path) -> None:
+    """As `results --sort` has it: numbers, then texts, then what is not finite or not there."""
+    file = tmp_path / "odd.html"
+    texts = ["10", "", "9", "nan (1 of 3)", "b", "-inf", "0.5 ± 0.1", "a", "nano"]
+    keys = [None] * 6 + ["0.52"] + [None] * 2
+    odd = Table("odd", ["x"], [(one,) for one in texts], keys={0: keys})
+    file.write_text(page_of("t", [("s", [odd])], find="Find"), "utf-8")
+    shown = Shown(browser.new_page(), file)
+    cells, button = shown.page.locator("tbody th"), shown.page.locator("thead button")
+    button.click()
+    assert cells.all_inner_texts() == ["0.5 ± 0.1", "9", "10", "a", "b", "nano", "", "nan (1 of 3)", "-inf"]
+    button.click()
+    assert cells.all_inner_texts() == ["nano", "b", "a", "10", "9", "0.5 ± 0.1", "", "nan (1 of 3)", "-inf"]
+    assert shown.wrong == []
+
+
+def test_the_cells_over_their_axes(shown: Shown) -> None:
+    """A line for each verified cell; another value can be chosen; the field keeps only some; hover says all of it."""
+    figure = shown.page.locator("figure", has_text="Each cell over its axes")
+    plot = figure.locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    lines = f"""(host) => ({FIGURE})(host).model.renderers.filter((one) => one.glyph.type === 'MultiLine')
+        .map((one) => one.data_source.data)
+        .flatMap(({{name, said, ys, kind}}) => [...name].map((one, at) => [one, said[at], ys[at].length, kind[at]]))"""
+    drawn = plot.evaluate(lines)
+    (best,) = (name for name, _, _, kind in drawn if kind == "best")
+    assert best in shown.page.locator("tr.marked > th").all_inner_texts()
+    assert all(length == 3 for _, _, length, _ in drawn), "lr, seed, and the value that is chosen"
+    assert all(said.startswith("lr 0.") and ", loss " in said for _, said, _, _ in drawn)
+    shown.find(best)
+    assert [name for name, *_ in plot.evaluate(lines)] == [best]
+    shown.find("")
+    at = plot.evaluate(f"""(host) => {{
+        const view = ({FIGURE})(host), place = view.el.getBoundingClientRect();
+        const data = view.model.renderers.find((one) => one.glyph.type === 'MultiLine').data_source.data;
+        return [place.x + view.frame.x_scale.compute(0), place.y + view.frame.y_scale.compute(data.ys[0][0])];
+    }}""")
+    shown.page.mouse.move(at[0] - 5, at[1] - 5)
+    shown.page.mouse.move(at[0], at[1])
+    shown.page.locator(".bk-Tooltip", has_text="lr 0.").first.wait_for()
+    shown.page.mouse.move(0, 0)
 
 
 def test_print_shows_all(shown: Shown) -> None:

@@ -13,9 +13,11 @@ import pytest
 from sweepstack.core import extras
 from sweepstack.extensions.pages.plots import (
     Areas,
+    Axis,
     Curve,
     Lines,
     NoLibrary,
+    Parallel,
     Shown,
     Span,
     Spans,
@@ -35,7 +37,12 @@ def every_block(text: str) -> list[Shown]:
         Lines(text, text, text, [text], [Curve(text, [0, 1], [math.nan, 1], {text: text})]),
         Spans(text, [text], [Span(text, 0, 1, text, text, text)], {text: "good"}),
         Areas(text, text, [0, 1], {text: [0, 1]}, {text: "work"}),
+        Parallel(text, [text, text], ["verified", "pruned"], [_axis(text), _axis(text, pick=True)]),
     ]
+
+
+def _axis(text: str, *, pick: bool = False) -> Axis:
+    return Axis(text, [0, 1], [text, text], [(0, text)], pick)
 
 
 def numbers(text: str) -> list[float]:
@@ -50,7 +57,7 @@ def test_hostile_text_makes_no_element_and_no_script() -> None:
     assert [tag for tag, _ in hostile.found] == [tag for tag, _ in plain.found]
     assert [sorted(one) for _, one in hostile.found] == [sorted(one) for _, one in plain.found]
     data = [json.loads(text) for kind, text in hostile.scripts if kind == "application/json"]
-    assert [one["kind"] for one in data] == ["lines", "spans", "areas"]
+    assert [one["kind"] for one in data] == ["lines", "spans", "areas", "parallel"]
     assert data[0]["curves"][0][0] == HOSTILE, "the data is what it was"
     gap, value = numbers(data[0]["curves"][0][2])
     assert (math.isnan(gap), value) == (True, 1.0), "NaN is a gap"

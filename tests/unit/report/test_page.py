@@ -26,6 +26,7 @@ def every_block(text: str) -> list[Block]:
         Code([text]),
         Table(text, [text, text], [(text, text)], mono=frozenset({1})),
         Table(text, [text], [(text,)], folded=True),
+        Table(text, [text], [(text,)], marked=frozenset({0}), keys={0: [text]}),
     ]
 
 

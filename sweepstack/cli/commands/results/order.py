@@ -123,15 +123,15 @@ def best_first(rows: Sequence[LineT], wanted: Wanted, columns: Sequence[str]) ->
     """The rows by a value, the best one first. Raises No where no row has a finite one."""
     if wanted.name not in columns:
         raise no_value("--best", wanted.name, columns)
-    found = ordered(rows, lambda row: _mean(row, wanted.name).mean, most_first=not wanted.lowest)
-    values = [_mean(row, wanted.name) for row in found]
+    found = ordered(rows, lambda row: value_of(row, wanted.name).mean, most_first=not wanted.lowest)
+    values = [value_of(row, wanted.name) for row in found]
     if not values or values[0].mean is None:
         raise No(f"--best {wanted.name}: no row has a finite one")
     same = sum(one.mean == values[0].mean for one in values[1:])
     return found, Best(wanted, found[0], values[0], same)
 
 
-def _mean(row: Line, name: str) -> Mean:
+def value_of(row: Line, name: str) -> Mean:
     """The value of a row; of one cell it is its own mean. A truth value of a cell counts as 0 or 1."""
     if isinstance(row, CellResult) and isinstance(row.values.get(name), bool):
         return Mean(float(row.values[name]), None, 1)
