@@ -1,4 +1,4 @@
-"""`sweepctl ssh`: opens a shell on a box, runs a command there, or makes a port of it reachable."""
+"""`sweepctl ssh`: a shell on a box, a command there, a port of it here, or Jupyter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sweepstack.cli.box_access import find_box, way_to
+from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import Box, ErrorsAsJson, Stack
 from sweepstack.cli.output import YES, Out, aside, complain
 from sweepstack.onbox.common import box_layout
@@ -33,15 +34,21 @@ def command(
             help="Reach this port here, instead; the second: on the box, if it differs.",
         ),
     ] = None,
+    jupyter: Annotated[
+        bool, typer.Option("--jupyter", help="Jupyter of the job's environment, for you alone, until Ctrl-C.")
+    ] = False,
     stack: Stack = None,
     json: ErrorsAsJson = False,
 ) -> int:
     """Open a shell on a box, or run a command there. Exit code: its own; 255: the box could not be reached."""
     target = Target.find_sweep(stack)
-    if port is None:
+    if port is None and not jupyter:
         return visit(target, box, command or ())
     if command:
-        raise Unsure("--forward runs nothing on the box: leave out the command")
+        raise Unsure("--forward and --jupyter take no command: leave it out")
+    if jupyter:
+        return of_extension("notebooks", "jupyter", "ssh --jupyter")(target, box, port, Out(as_json=json))
+    assert port is not None
     return forward(target, box, port, Out(as_json=json))
 
 
