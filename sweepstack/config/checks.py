@@ -33,6 +33,7 @@ from sweepstack.core.roster import Roster
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.loaders.base import FILE
 from sweepstack.onbox.common.groups import WILD, is_group
+from sweepstack.onbox.common.longer import FROM
 from sweepstack.onbox.common.placeholders import PLACEHOLDER, own_file
 
 _UNCLOSED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)(?![A-Za-z0-9_},])")
@@ -383,6 +384,7 @@ def _unused(cells: dict[str, Any], run: Any, env: Iterable[Any], roster: Roster)
     used = {name for name, place in found if place != "comment"}
     used |= {name for text in env if isinstance(text, str) for name in PLACEHOLDER.findall(text)}
     commented = {name for name, _ in found} - used
+    used |= {FROM} if any(cell.source for cell in roster.cells) else set()
     for name, loc in _telling(cells):
         if name in used or _chooses(name, cells, used, roster):
             continue

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Collection
 from pathlib import Path
@@ -30,6 +31,7 @@ from sweepstack.core.roster import Roster, examine
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
 __all__ = [
     "PROJECT",
@@ -225,7 +227,8 @@ def _roster(values: dict[str, Any], document: Document, at: Loc) -> tuple[Roster
         cells = CellsConfig.model_validate(values.get("cells"))
     except ValidationError:
         return None, []
-    roster, problems = examine(cells)
+    rest = json.dumps({key: value for key, value in values.items() if key != "cells"}, default=str)
+    roster, problems = examine(cells, PLACEHOLDER.findall(rest))
     mistakes = []
     for problem in problems:
         value = value_at(document.data, (*at, *problem.where))

@@ -43,7 +43,8 @@ class CellsConfig(BaseModel):
     """combinations to leave out: `[{lr: 0.1, seed: 2}]`"""
     list_: Annotated[list[dict[str, Any]], Field(alias="list")] = Field(default=[])
     """cells one by one instead of a matrix: `[{name: baseline, lr: 0.1}, {lr: 0.03}]`; `name` may be left out, and
-    `code: "a1f3"` pins the cell to the version whose digest begins so (in quotes)"""
+    `code: "a1f3"` pins the cell to the version whose digest begins so (in quotes), `from: CELL` lets it
+    begin from the verified artifacts of that cell"""
     add: list[dict[str, Any]] = Field(default=[])
     """further cells beside a matrix, written like those of `list`"""
     drop: dict[str, str] = Field(default={})

@@ -24,6 +24,7 @@ from sweepstack.core.loader_names import LOADERS, Loader
 from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
 from sweepstack.onbox.common.canonical import DIGEST, digest_of
+from sweepstack.onbox.common.longer import SOURCE
 
 SCHEMA: Final = 1
 LATER: Final = 2
@@ -88,6 +89,11 @@ class Cell(Record):
     def config_digest(self) -> str:
         """The identity of the cell: name and resolved parameters."""
         return digest_of({"name": self.name, "params": self.params})
+
+    @property
+    def source(self) -> str:
+        """The cell whose verified artifacts it begins from; "" for none."""
+        return str(self.params.get(SOURCE, ""))
 
 
 def _read_cell(value: Any) -> Any:
@@ -159,6 +165,15 @@ class FileEntry(Record):
     role: Literal["artifact", "log", "metrics", "extra"]
 
 
+class BegunFrom(BaseModel):
+    """The sealed copy whose artifacts a cell began from."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    cell: str
+    manifest: Digest
+
+
 class Manifest(BaseModel):
     """What a box says that a cell left behind when it was sealed. The runner writes it: unknown keys pass.
 
@@ -168,7 +183,7 @@ class Manifest(BaseModel):
     it is) of links, sockets and pipes that were left out. `sparse`: the files with holes, and the bytes of the rest.
     `left_running`: programs of the cell that were alive when its first process ended with 0.
     `retry`: which of a person's retries it was run for, 0 for none. `checkpoints_of`: earlier code, whose
-    checkpoints it went on from (`job.resume: across-code`).
+    checkpoints it went on from (`job.resume: across-code`). `begun_from`: the sealed copy that it began from.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
@@ -195,6 +210,7 @@ class Manifest(BaseModel):
     left_running: tuple[str, ...] = ()
     retry: int = 0
     checkpoints_of: tuple[Digest, ...] = ()
+    begun_from: BegunFrom | None = Field(default=None, alias="from", exclude_if=lambda begun: begun is None)
     files: tuple[FileEntry, ...]
 
 

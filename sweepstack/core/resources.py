@@ -403,6 +403,9 @@ class QueueInputs(OnBoxInputs):
     """which file of a cell holds its curve"""
     policy: str | None = None
     """the copy of the project's policy that binds the box; written by Check, a program gives none"""
+    sources: dict[CellName, Digest] | None = None
+    """cell that begins from another one → the manifest of the verified copy of that; written by Check, a program gives
+    none. A cell that is not here waits"""
     priority: tuple[str, ...] | None = None
     """which cells start first: JSON objects of the values that they have, `cell` is their name"""
 

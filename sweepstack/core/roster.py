@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.canonical import digest_of, hex_of
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.longer import FROM, SOURCE
 from sweepstack.onbox.common.priority import CELL, means, same
 
 MOST_CELLS = 100_000
@@ -113,17 +114,20 @@ def expand(cells: CellsConfig) -> Roster:
     return roster
 
 
-def examine(cells: CellsConfig) -> tuple[Roster | None, list[Problem]]:
-    """The roster, or None and every mistake."""
+def examine(cells: CellsConfig, asked: Container[str] = ()) -> tuple[Roster | None, list[Problem]]:
+    """The roster, or None and every mistake. `asked`: the placeholders of the stack file. Where `from` is one of them,
+    or a parameter of the matrix or of `base`, it is a parameter of listed cells, too, and names no cell."""
     problems = _too_many(cells)
     if problems:
         return None, problems
     base = _params(cells.base, ("cells", "base"), problems)
-    drafts = _matrix(cells, base, problems) + _listed(cells, base, problems)
+    is_param = FROM in asked or any(FROM in known for known in (cells.base, cells.grid, cells.zip_, *cells.include))
+    drafts = _matrix(cells, base, problems) + _listed(cells, base, problems, sources=not is_param)
     if problems:
         return None, problems
     doubled = _doubled([draft for draft in drafts if not draft.name])
     _name_all(drafts, problems)
+    _sources(drafts, problems)
     for name, reason in cells.drop.items():
         if not reason.strip():
             problems.append(Problem(("cells", "drop", name), "expected a reason"))
@@ -304,7 +308,9 @@ def _include(cells: CellsConfig, axes: tuple[str, ...], drafts: list[_Draft], pr
                 draft.params[key] = value
 
 
-def _listed(cells: CellsConfig, base: dict[str, Param], problems: list[Problem]) -> list[_Draft]:
+def _listed(
+    cells: CellsConfig, base: dict[str, Param], problems: list[Problem], *, sources: bool = True
+) -> list[_Draft]:
     if cells.list_ and (cells.grid or cells.zip_):
         problems.append(Problem(("cells", "list"), "beside grid or zip use cells.add for further cells"))
     # A key stands where the sweep first mentions it, so that reordering an entry renames nothing.
@@ -319,12 +325,15 @@ def _listed(cells: CellsConfig, base: dict[str, Param], problems: list[Problem])
                 problems.append(Problem((*where, "name"), "expected text"))
                 name = "?"
             pin = _pin(own.pop(PIN), (*where, PIN), problems) if PIN in own else ""
+            begins = {SOURCE: own.pop(FROM)} if sources and FROM in own else {}
+            if any(not isinstance(source, str) or not source for source in begins.values()):
+                problems.append(Problem((*where, FROM), "expected the name of the cell that it begins from"))
             params = _params(own, where, problems)
             if not own and not name:
                 problems.append(Problem(where, "expected parameters, or a name"))
             order.update(dict.fromkeys(params))
             axes = tuple(axis for axis in order if axis in params)
-            drafts.append(_Draft({**base, **params}, axes, where, name, pin))
+            drafts.append(_Draft({**base, **params, **begins}, axes, where, name, pin))
     return drafts
 
 
@@ -354,6 +363,23 @@ def _name_all(drafts: list[_Draft], problems: list[Problem]) -> None:
         problems.append(
             Problem(draft.where, f"{earlier.source} and {draft.source} give {how}, {both}; {_apart(earlier, draft)}")
         )
+
+
+def _sources(drafts: Sequence[_Draft], problems: list[Problem]) -> None:
+    """Refuses what begins from no cell of the roster, or in the end from itself."""
+    begins = {draft.name: str(draft.params[SOURCE]) for draft in drafts if SOURCE in draft.params}
+    names = {draft.name for draft in drafts} if begins else set()
+    for draft in drafts if begins else ():
+        source, path = begins.get(draft.name, ""), [draft.name]
+        while (after := begins.get(path[-1])) is not None and after not in path:
+            path.append(after)
+        if source and source not in names:
+            param = "; a job with a parameter `from` names {from} in job.run"
+            problems.append(
+                Problem((*draft.where, FROM), f"no such cell on the roster{did_you_mean(source, names)}{param}")
+            )
+        elif source and after == draft.name:
+            problems.append(Problem((*draft.where, FROM), f"a circle: {' begins from '.join([*path, draft.name])}"))
 
 
 def _priority(cells: CellsConfig, drafts: Sequence[_Draft], problems: list[Problem]) -> Iterator[dict[str, Param]]:

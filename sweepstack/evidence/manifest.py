@@ -72,6 +72,8 @@ def binding_problem(manifest: Manifest, cell: Cell) -> str:
     """Why the manifest is not for this cell of the roster; empty when it is."""
     if manifest.config_digest != cell.config_digest:
         return f"it ran with another config than the roster's ({manifest.config_digest[:19]}…)"
+    if cell.source and (manifest.begun_from is None or manifest.begun_from.cell != cell.source):
+        return f"it did not begin from {cell.source}"
     return ""
 
 

@@ -139,9 +139,17 @@ def shares(asked: SplitQuestion, known: SplitFacts) -> Shares:
             if progress is not None and progress.state == "running":
                 running[box].append(progress)
     free = [cell for cell in asked.cells if cell.name not in owner and cell.name not in verified]
-    for name, box in _placed(asked, known, free, held, running).items():
+    # A cell that begins from one that is not verified yet waits where that is: no box is rented for it alone.
+    behind = {cell.name: cell.source for cell in free if cell.source and cell.source not in verified}
+    for name, box in _placed(asked, known, [one for one in free if one.name not in behind], held, running).items():
         owner[name] = box
         left[box] += 1
+    for name in behind:
+        source = behind[name]
+        while source in behind:
+            source = behind[source]
+        owner[name] = owner.get(source) or next(iter(there or asked.boxes))
+        left[owner[name]] += 1
     kept = {*there, *known.unrecorded, *(known.ending if any(left.values()) else ())}
     declared = [box for box in asked.boxes if box in kept or left[box]]
     owner |= _settled(asked, verified, there, declared)

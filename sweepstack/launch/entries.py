@@ -22,6 +22,7 @@ from sweepstack.onbox.common.box_layout import short
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, NotAFile, SweepstackError
+from sweepstack.onbox.common.longer import FROM
 from sweepstack.onbox.common.next_version import checkpoint_name, takes_new, work_of
 
 if TYPE_CHECKING:
@@ -124,18 +125,26 @@ def changes(
     wanted = {cell.name: cell for cell in spec.cells if cell.name not in held and cell.name not in spec.dropped}
     wanted |= _kept(spec, present, wanted)
     wanted |= {name: cell for name, cell in stay.items() if name not in held}
+    begins = {name: _begins(cell, spec, present, journal) for name, cell in wanted.items() if cell.source}
+    waits = {name: wanted.pop(name).source for name, known in begins.items() if known is None}
     entries = _entries(spec, store, journal, wanted, there)
+    entries = {name: {**line, FROM: begins[name]} if name in begins else line for name, line in entries.items()}
     appended = tuple(
         name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
     )
-    drops = tuple(
+    drops: list[Line] = [
         {"op": "drop", "cell": name, "reason": reason}
         for name, reason in _drops(spec, present, journal, wanted).items()
-        if present.get(name, {}).get("op") == "add"
-    )
+        if present.get(name, {}).get("op") == "add" and name not in waits
+    ]
+    drops += [
+        {"op": "drop", "cell": name, "reason": f"waits for {source}", "unless_started": True}
+        for name, source in waits.items()
+        if present.get(name, {}).get("op") == "add" and not started(journal.cells.get(name))
+    ]
     named = {cell.name for cell in spec.cells}
     staying_here = frozenset(stay) & set(wanted)
-    return Changes(wanted, entries, appended, drops, tuple(sorted(elsewhere & named)), staying_here)
+    return Changes(wanted, entries, appended, tuple(drops), tuple(sorted(elsewhere & named)), staying_here)
 
 
 def staying(
@@ -210,6 +219,20 @@ def _entries(
         elif name in before:
             found[name] = on_another_box(line, before[name], there)
     return found
+
+
+def _begins(cell: Cell, spec: LaunchSpec, present: Mapping[str, Line], journal: Journal) -> Mapping[str, str] | None:
+    """Which copy a cell begins from, as its line says it: one that has begun keeps its own, until it is asked for
+    again. None where there is no verified copy yet."""
+    kept, progress, again = (
+        present.get(cell.name, {}).get(FROM),
+        journal.cells.get(cell.name),
+        spec.retries.get(cell.name),
+    )
+    if kept and progress is not None and started(progress) and (again is None or again.retry <= progress.retry):
+        return dict(kept)
+    manifest = spec.sources.get(cell.name)
+    return {"cell": cell.source, "manifest": manifest} if manifest else None
 
 
 class QueueDamaged(JournalDamaged):

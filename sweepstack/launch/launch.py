@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any
 
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.journal import Journal, is_stopping
 from sweepstack.core.journal import started as started_cell
 from sweepstack.core.records import Cell, Launch
@@ -42,6 +44,8 @@ from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupF
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.longer import FROM
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 __all__ = [
@@ -99,6 +103,7 @@ def launch(
         runner = ship_runner(spec, channel)
         if spec.lease:
             _lease_begins(channel, runner)
+    _bring_sources(spec, todo, channel, store, journal, progress)
     alive = channel.lock_held(box_layout.RUNNER_LOCK)
     with hands_on(channel.native_id):
         todo, present = _without_taken(spec, channel, store, todo, present)
@@ -155,6 +160,22 @@ def _runner_at_work(
         progress("waiting: the box is just trying to stop itself")
         time.sleep(OWN_STOP_POLL_SECONDS)
     return False
+
+
+def _bring_sources(
+    spec: LaunchSpec,
+    todo: Changes,
+    channel: Channel,
+    store: EvidenceStore,
+    journal: Journal,
+    progress: Callable[[str], None],
+) -> None:
+    """Sends what cells begin from that did not end on this box. Raises SweepstackError."""
+    lines = [line for line in todo.entries.values() if FROM in line]
+    if lines and (module := module_of("longer", "bring")) is None:
+        raise SweepstackError(f"cells that begin from others need {not_here('longer')}")
+    if lines:
+        import_module(str(module)).bring(spec.identity, lines, channel, store, journal, progress)
 
 
 def _has_checkpoints(spec: LaunchSpec, channel: Channel, cell: str, folder: str) -> bool:

@@ -196,7 +196,7 @@ def runner_files() -> Files:
     `nodes.py` starts what a cell over several nodes needs, where that extension is installed."""
     parts = [(name, source) for name in ("runner", "nodes") for source in agent_source.sources(name)]
     starts = [(f"{name}.py", source, 0o644) for name, source in parts if source.stem == "start"]
-    return [*starts, *agent_source.files("common", "nodes", "runner")]
+    return [*starts, *agent_source.files("common", "longer", "nodes", "runner")]
 
 
 def checkpoint_files() -> list[Path]:

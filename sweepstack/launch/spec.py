@@ -31,6 +31,8 @@ class LaunchSpec:
     metrics: Mapping[str, Any] | None
     own: tuple[str, ...] = ()
     """How absolute paths begin that ship no code (`core.workdir.collect`)."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Cell that begins from another one → the manifest of the verified copy of that. One that is not here waits."""
     priority: tuple[str, ...] = ()
     """Which cells start first, as JSON (`onbox.common.priority`)."""
     pins: Mapping[str, str] = field(default_factory=dict)

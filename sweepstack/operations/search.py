@@ -40,7 +40,7 @@ from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.teardown.launched import copied_journal
 
 MOVES: Mapping[str, frozenset[str]] = {
-    "Queue": frozenset({"cells", "elsewhere", "dropped", "roster_digest", "rosterDigest"}),
+    "Queue": frozenset({"cells", "elsewhere", "sources", "dropped", "roster_digest", "rosterDigest"}),
     "Box": frozenset({"roster_digest", "rosterDigest"}),
     "Gate": frozenset({"roster_digest", "rosterDigest"}),
     "Identity": frozenset({"roster_digest", "rosterDigest", "outlook"}),

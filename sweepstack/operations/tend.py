@@ -51,8 +51,8 @@ from sweepstack.teardown.ownership import renew
 STOP_SECONDS = 300.0
 HOLD_SECONDS = 20.0
 PREVIEW_SECONDS = 300.0
-CELLS = frozenset({"cells", "elsewhere"})
-"""The inputs of a queue with its cells."""
+CELLS = frozenset({"cells", "elsewhere", "sources"})
+"""The inputs of a queue with its cells, and with what they begin from."""
 NAME = "tend.json"
 
 Seals = set[tuple[str, str]]

@@ -46,7 +46,7 @@ _HOME = box_layout.HOME.split("/")
 _OURS = re.compile(
     r"(journal|queue|patrol|patrol\.1)\.jsonl|(queue|runner|lease)\.lock|runner\.(pid|log|pulse)|(spec|secrets)\.json|keep-on"
     r"|looked|on-start|owner\.json|policy\.json|decisions\.jsonl(\.lock)?|setup/(nodes-)?[0-9a-f]{16}\.(log|pid)|checkpoint/sweepstack_[a-z]+\.py"
-    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|nodes|sweepstack/(?:onbox/(?:(?:common|nodes|runner)/)?)?[a-z_]+)\.py"
+    r"|runner-[0-9a-f]{12}/(?:runner[a-z_]*|nodes|sweepstack/(?:onbox/(?:(?:common|longer|nodes|runner)/)?)?[a-z_]+)\.py"
     r"|nodes/nodes-[0-9a-f]{16}(\.asked)?\.json"
     r"|provenance/[0-9a-f]{64}\.json|shipped/[0-9a-f]{64}\.(files|made)\.json"
     r"|lock/(?:[0-9]+(?:\.free)?|\.[a-z-]+[0-9a-f]{16})"

@@ -36,6 +36,7 @@ from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
 from sweepstack.onbox.runner.disk import SPACIOUS_BYTES, room_at
 from sweepstack.onbox.runner.environment import fill, redact_file, values_of, variables
+from sweepstack.onbox.runner.longer import begun_from
 from sweepstack.onbox.runner.mounts import mount_variables
 from sweepstack.onbox.runner.records import Entry, now, set_aside_room
 from sweepstack.onbox.runner.sealing import CellFailure, Own, artifact_files, time_at
@@ -242,9 +243,10 @@ class Attempt:
         return None
 
     def origin(self) -> dict[str, Any]:
-        """The versions of the code whose checkpoints it goes on from, for records; empty where there are none."""
+        """The versions of the code whose checkpoints it goes on from, and the sealed copy that it began from, for
+        records; empty where there are none."""
         others = [code for code in self.entry.checkpoints_of if code]
-        return {"checkpoints_of": others} if others else {}
+        return {**({"checkpoints_of": others} if others else {}), **begun_from(self.entry, self.checkpoint)}
 
     @staticmethod
     def leader(home: Path, cell: str, number: int) -> dict[int, str]:

@@ -53,6 +53,7 @@ from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import DiskGate
 from sweepstack.onbox.runner.ending import Endings
 from sweepstack.onbox.runner.lease import WATCH, Lease, Starter, Watcher
+from sweepstack.onbox.runner.longer import beginnings
 from sweepstack.onbox.runner.off import power_off, queued
 from sweepstack.onbox.runner.patrol import STALL_SECONDS, Patrol
 from sweepstack.onbox.runner.probe import gpus_asked
@@ -118,6 +119,7 @@ class Runner:
         self.uploads = Uploads(self.cells, self.checkpoints, *named, self.journal, self._wake)
         self.setups = Setups(home, self.journal, self.schedule.announce, self._wake, self.uploads)
         self.children = Children(self.box)
+        self.begins = beginnings(self.cells, self.checkpoints, self._wake)
         ends = self.gate, self.running, self._wake, self.uploads, self.setups.code
         self.endings = Endings(self.box, self.cells, self.journal, *ends, lambda: self.stop != 0, self.children)
 
@@ -247,7 +249,7 @@ class Runner:
         stages = self.setups.collect(self.spec())
         if "mounts" in stages:  # some of the cells may have come back from the bucket
             self._end_dropped(self.schedule.look_again(self._busy()))
-        if self.uploads.copies.collect() or stages:
+        if self.uploads.copies.collect() or stages or (self.begins and self.begins.news()):
             self.schedule.settled = False
         if self.setups.shipped_again():
             self._end_dropped(self.schedule.release(self._busy()))
@@ -270,7 +272,7 @@ class Runner:
 
     def _waits(self) -> bool:
         """Whether a cell is to start once something is ready."""
-        return self.setups.busy or self.uploads.copies.busy_with > 0
+        return self.setups.busy or self.uploads.copies.busy_with > 0 or bool(self.begins and self.begins.busy)
 
     def _take_in(self) -> None:
         """Handles new lines of the queue; ends cells that were dropped."""
@@ -312,6 +314,8 @@ class Runner:
         name = attempt.entry.cell
         try:
             self.uploads.copies.must_begin(name)
+            if self.begins:
+                self.begins.must_begin(name)
             attempt.start()
         except (CellFailure, OSError) as error:
             self.endings.failed(attempt, None, error, "", isinstance(error, CellFailure))
@@ -357,7 +361,10 @@ class Runner:
             return ready
         cell, folder = entry.cell, self.checkpoints / entry.cell / entry.checkpoints
         begin = ("previous", checkpoint_name(entry.config, entry.origin)) if entry.origin else ("", "")
-        return self.uploads.copies.ready(cell, folder, *begin, most=max(1, int(spec.get("slots") or 1)))
+        copied = self.uploads.copies.ready(cell, folder, *begin, most=max(1, int(spec.get("slots") or 1)))
+        if not copied or not entry.source[0]:
+            return copied
+        return self.begins.ready(entry) if self.begins else False
 
     def _claim_next(self, spec: dict[str, Any], slot: int) -> Attempt | None:
         first = spec.get("priority") or ()

@@ -20,6 +20,7 @@ from sweepstack.onbox.common.box_layout import SEALED
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.files_hold import FILES, FilesHold
+from sweepstack.onbox.common.longer import FROM, SOURCE
 from sweepstack.onbox.common.next_version import checkpoint_name, work_of
 
 LOCK_SECONDS = 1.0
@@ -85,6 +86,7 @@ class Progress:
         self.work = ""  # of its version, where the line of its start says so
         self.folder = ""  # the folder of checkpoints of its last start, where that is not its version's own
         self.checkpoints_of: tuple[str, ...] = ()  # see Entry, of its last start
+        self.source = ("", "")  # likewise
         self.by_files = False  # whether its last attempt ended with exit code 0, and its files alone failed it
         self.here = False  # started here, and neither handed on nor found sealed by another box
 
@@ -220,6 +222,8 @@ class Journal:
             cell.version, cell.retry, cell.saved = entry["version"], entry.get("retry", 0), None
             cell.work = entry.get("work", "")
             cell.folder, cell.checkpoints_of = entry.get("folder", ""), tuple(entry.get("checkpoints_of", ()))
+            begun = entry.get(FROM) or {}
+            cell.source = str(begun.get("cell", "")), str(begun.get("manifest", ""))
             cell.threads.setdefault(cell.version, entry.get("threads", 0))
             cell.worker, cell.by_files, cell.here = entry.get("worker", ""), False, True
         elif event == "cell-resealing":
@@ -259,6 +263,7 @@ class Entry(NamedTuple):
     none.
     `folder`: the folder of checkpoints that it goes on in, "" for the one of its own config and work; `checkpoints_of`:
     the code of the versions that wrote there before.
+    `source`: the cell that it begins from, and the manifest of the sealed copy; two empty texts for none.
     """
 
     cell: str
@@ -277,6 +282,7 @@ class Entry(NamedTuple):
     ends: bool = False
     folder: str = ""
     checkpoints_of: tuple[str, ...] = ()
+    source: tuple[str, str] = ("", "")
 
     @property
     def checkpoints(self) -> str:
@@ -345,6 +351,16 @@ class Queue:
         return name
 
 
+def _source_of(raw: dict[str, Any]) -> tuple[str, str]:
+    """See `Entry.source`. Raises ValueError where a cell is to begin from another one, and the line does not say from
+    which sealed copy."""
+    cell, said = raw["params"].get(SOURCE, ""), raw.get(FROM) or {}
+    manifest = str(said.get("manifest", ""))
+    if cell and not (cell == said.get("cell") and CELL.fullmatch(cell) and DIGEST.fullmatch(manifest)):
+        raise ValueError(f"it does not say from which sealed copy of {cell} it begins")
+    return (cell, manifest) if cell else ("", "")
+
+
 def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
     """The version of a cell in a line of the queue. Raises ValueError, KeyError, TypeError, AttributeError."""
     env = {str(key): str(value) for key, value in raw.get("env", {}).items()}
@@ -377,6 +393,7 @@ def _entry_of(name: str, raw: dict[str, Any]) -> Entry:
         raw.get("ends") is True,
         folder,
         checkpoints_of,
+        _source_of(raw),
     )
     if entry.config != digest_of({"name": name, "params": entry.params}):
         raise ValueError("its config digest is not that of its name and parameters")

@@ -240,7 +240,7 @@ class Schedule:
         newest = same[-1]
         own = next((version for version in same if version.version == progress.version), newest)
         if own.version == progress.version:  # it may go on in it in a later retry than its line says
-            own = own._replace(retry=max(own.retry, progress.retry))
+            own = own._replace(retry=max(own.retry, progress.retry), source=progress.source)
             if progress.folder:  # what it went on in, whatever other lines of the same version say
                 own = own._replace(folder=progress.folder, checkpoints_of=progress.checkpoints_of)
                 same = [one._replace(folder=own.folder) if one.work == own.work else one for one in same]

@@ -14,16 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from sweepstack.config.own_files import own_files
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.job import NetworkInput
 from sweepstack.core.journal import Journal, could_not_stop, parse_journal, started
 from sweepstack.core.observation import Existence, Observation
+from sweepstack.core.records import Again
 from sweepstack.core.resources import QueueInputs, QueueState
 from sweepstack.core.workdir import NO_CODE, located
 from sweepstack.evidence.open_evidence import Evidence
@@ -95,6 +98,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         "versions": Decision.IGNORE,  # describes `job` and `cells`
         "artifacts": Decision.UPDATE,
         "metrics": Decision.UPDATE,
+        "sources": Decision.UPDATE,
         "priority": Decision.UPDATE,
         "approval": Decision.IGNORE,  # the gate shows it
         "policy": Decision.IGNORE,  # the gate shows it
@@ -123,6 +127,8 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
             if old.job.lease is not None and seen.journal is not None:
                 renew_lease(_at(old).channel)
             completed = with_caches_kept(op, old, completed, seen)
+        completed, never = with_sources(op, evidence, old, completed, seen.journal, new.retries or {})
+        failures += never
         if seen.journal is None:
             return Checked(completed, failures)
         standing = code_mixing.code_versions(evidence, completed, seen.journal, new.retries)
@@ -176,6 +182,7 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
         failures += code_mixing.refused_scripts(op, evidence, standing, completed)
         failures += code_mixing.unstartable(op, standing, None, completed)
         failures += worker_failures(op, None, inputs)
+        failures += with_sources(op, evidence, None, completed, parse_journal(b""), inputs.retries or {}, say=False)[1]
         return failures + secrets.failures("job", inputs.job.secrets if inputs.cells else ())
 
     def _without_secrets(self, new: QueueInputs, journal: Journal) -> list[Failure]:
@@ -415,6 +422,28 @@ def _changed_cells(old: QueueInputs, new: QueueInputs, journal: Journal, stack: 
     return failures
 
 
+def with_sources(
+    op: Operation,
+    evidence: Evidence,
+    old: QueueInputs | None,
+    new: QueueInputs,
+    journal: Journal | None,
+    counted: Mapping[str, Again],
+    *,
+    say: bool = True,
+) -> tuple[QueueInputs, list[Failure]]:
+    """`new` with what its cells begin from, which it tells; and failures for those that never will."""
+    if not any(cell.source for cell in new.cells):
+        return new, []
+    module = module_of("longer", "sources")
+    if module is None:
+        return new, [Failure("cells", f"cells that begin from others need {not_here('longer')}")]
+    found = import_module(module).begins(evidence, old, new, journal, counted)
+    for line in found.words if say else ():
+        op.info(f"queue of {new.box_name}: {line}")
+    return new.model_copy(update={"sources": found.sources or None}), [Failure("cells", why) for why in found.never]
+
+
 def order(new: QueueInputs, journal: Journal) -> str:
     """Which of the cells that wait start first by `priority`, for the preview."""
     waits = [cell for cell in new.cells if not started(journal.cells.get(cell.name)) and cell.name not in new.dropped]
@@ -503,6 +532,7 @@ def launch_spec(op: Operation, state: QueueState, platform: Platform) -> LaunchS
         own=own_files(op.session.project_root),
         artifacts=state.artifacts,
         metrics=state.metrics.model_dump(mode="json") if state.metrics else None,
+        sources=state.sources or {},
         priority=state.priority or (),
         pins=state.pins or {},
         retries=state.retries or {},

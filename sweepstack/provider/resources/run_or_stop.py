@@ -432,6 +432,7 @@ def waiting_for(box: BoxContext, state: QueueState) -> list[str]:
         store = box.store
     except SweepstackError:
         return []
-    wanted = {cell.name for cell in state.cells} - set(state.dropped)
+    ready = state.sources or {}
+    wanted = {cell.name for cell in state.cells if not cell.source or cell.name in ready} - set(state.dropped)
     again = {name: retry.manifest for name, retry in (state.retries or {}).items()}
     return unplaced(store, state.box_name, state.generation, wanted, partial(find, evidence=box.evidence), again)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweepstack.core.cells import CellsConfig
 from sweepstack.core.records import Cell
-from sweepstack.core.roster import SAFE_NAME, Roster, expand
+from sweepstack.core.roster import SAFE_NAME, Roster, examine, expand
 from sweepstack.launch.cell_shares import by_count
 from sweepstack.onbox.common.canonical import digest_of
 from sweepstack.onbox.common.errors import ConfigError
@@ -251,3 +251,42 @@ def test_priority_names_cells_and_values_and_changes_no_cell() -> None:
 )
 def test_a_priority_that_means_no_cell_is_refused(line: Any, words: str) -> None:
     assert words in refusal(grid={"lr": [0.1, 0.3], "seed": [0, 1]}, priority=[line])
+
+
+def test_a_cell_that_begins_from_another_one_is_another_cell_than_one_that_does_not() -> None:
+    grid = {"lr": [0.1], "epochs": [20]}
+    plain = roster(grid=grid, add=[{"lr": 0.1, "epochs": 40}])
+    longer = roster(grid=grid, add=[{"lr": 0.1, "epochs": 40, "from": "lr0.1-epochs20"}])
+    assert longer.names == plain.names == ("lr0.1-epochs20", "lr0.1-epochs40")
+    assert [cell.source for cell in longer.cells] == ["", "lr0.1-epochs20"]
+    assert longer.cells[0] == plain.cells[0]
+    assert longer.cells[1].config_digest != plain.cells[1].config_digest
+    chain = roster(list=[{"n": 1}, {"n": 2, "from": "n1"}, {"n": 3, "from": "n2"}], drop={"n1": "no"})
+    assert [cell.source for cell in chain.cells] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [
+        ([{"n": 1}, {"n": 2, "from": "n11"}], 'cells.list[1].from: no such cell on the roster; did you mean "n1"?'),
+        ([{"n": 1, "from": "n1"}], "cells.list[0].from: a circle: n1 begins from n1"),
+        ([{"n": 1, "from": "n2"}, {"n": 2, "from": "n1"}], "cells.list[1].from: a circle: n2 begins from n1 begins"),
+        ([{"n": 1}, {"n": 2, "from": 1}], "cells.list[1].from: expected the name of the cell that it begins from"),
+        ([{"n": 1}, {"n": 2, "from": ""}], "cells.list[1].from: expected the name of the cell that it begins from"),
+    ],
+)
+def test_what_no_cell_can_begin_from_is_refused(listed: list[Any], words: str) -> None:
+    assert words in refusal(list=listed)
+
+
+def test_a_parameter_from_of_an_older_stack_stays_what_it_was() -> None:
+    listed = [{"from": "en", "to": "de"}, {"from": "en", "to": "fr"}]
+    asked, _ = examine(CellsConfig.model_validate({"list": listed}), ["from", "to"])
+    assert asked is not None
+    assert [(cell.name, cell.params, cell.source) for cell in asked.cells] == [
+        ("fromen-tode", listed[0], ""),
+        ("fromen-tofr", listed[1], ""),
+    ]
+    matrix = roster(grid={"from": ["en", "de"]}, add=[{"from": "fr"}])
+    assert matrix.names == ("fromen", "fromde", "fromfr")
+    assert not any(cell.source for cell in matrix.cells)

@@ -15,6 +15,7 @@ from sweepstack.core.journal import CellProgress, Journal
 from sweepstack.core.records import Cell
 from sweepstack.launch.cell_shares import AskedBox, BoxSeen, Shares, SplitFacts, SplitQuestion, by_names_alone, shares
 from sweepstack.onbox.common.cell_durations import Took, durations
+from sweepstack.onbox.common.longer import SOURCE
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -186,3 +187,15 @@ def test_the_factor_of_each_axis_is_found() -> None:
     assert found.speed("a") == found.speed("b") == 1.0
     assert durations(params, []) is None
     assert durations(params, [Took("another", "a", 3.0)]) is None
+
+
+def test_a_cell_that_waits_for_another_one_is_with_it_and_no_box_is_rented_for_it() -> None:
+    longer = Cell(name="longer", params={"seed": 0, SOURCE: "seed0"})
+    longest = Cell(name="longest", params={"seed": 0, SOURCE: "longer"})
+    made = asked(1, "a", "b")
+    made = made.model_copy(update={"cells": (longest, *made.cells, longer)})
+    assert list(shares(made, known()).left.values()) == [3]
+    found = shares(made, known(a=box(sealed=[0])))
+    assert found.cells == {"a": ("longest", "seed0", "longer")}
+    assert found.left == {"a": 2}
+    assert sorted(shares(made, known(1, a=box(sealed=[0]))).left.values()) in ([2], [0, 2], [1, 1])

@@ -45,6 +45,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
     """The manifest as (name, text) for people, the longest last."""
     environment = {key: value for key, value in manifest.environment.items() if key not in ("gpus", "cpu", "cores")}
     git = manifest.provenance.get("git") if isinstance(manifest.provenance, dict) else None
+    begun = manifest.begun_from
     earlier = [short(code) for code in manifest.checkpoints_of]
     took = (manifest.sealed_at - manifest.started_at).total_seconds()
     found = [
@@ -53,6 +54,7 @@ def rows(manifest: Manifest, digest: str, verified: bool) -> list[tuple[str, str
         ("command", " ".join(manifest.argv[-1:])),
         ("code", manifest.code + _changed(manifest.provenance.get("code_changed"))),
         *([("goes on from", f"checkpoints of code {', '.join(earlier)}")] if earlier else []),
+        *([("began from", f"{begun.cell}, manifest {begun.manifest}")] if begun else []),
         ("git", _git(git)),
         *((f"in {name}", str(text)) for name, text in (manifest.provenance.get("trackers") or {}).items()),
         ("setup", manifest.setup or "none"),

@@ -1,0 +1,1 @@
+"""Lays what a cell begins from into its folder of checkpoints, on the box."""
