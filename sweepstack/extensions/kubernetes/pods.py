@@ -268,6 +268,11 @@ def _disrupted(status: Mapping[str, Any]) -> str:
     return ""
 
 
+def off(pod: Object) -> str:
+    """The command by which a person says that a pod's node is off."""
+    return f"`kubectl taint nodes {node_of(pod) or 'NODE'} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
+
+
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """How its container ended; None while none has, or one runs."""
     found: Mapping[str, Any] | None = None

@@ -1,7 +1,7 @@
 """The pod that is asked for what lies on a box: a worker that runs, else a reader, made for that.
 
 A reader mounts the box's claim and waits. It ends by itself: `IDLE_SECONDS` after the last command in it, and in any
-case after `LONGEST_SECONDS`. There is one at most; commands that want one at once share it.
+case after `LONGEST_SECONDS`. There is one at most (one on a silent node aside); commands that want it at once share it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from sweepstack.extensions.kubernetes import kept, objects, pods
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Exists, Object, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE, is_over, node_of, phase_of, status_of
-from sweepstack.extensions.kubernetes.onbox.ends import is_ready
+from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER, PodRequest, on_nodes, template
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass, replace
@@ -100,7 +100,7 @@ def _runs(pod: Object) -> bool:
     """Whether its containers run, as its node said last, and that answers."""
     status = status_of(pod)
     running = all("running" in (one.get("state") or {}) for one in status.get("containerStatuses") or ())
-    return phase_of(pod) == "Running" and is_ready(pod) and running
+    return phase_of(pod) == "Running" and ends.is_ready(pod) and running
 
 
 def _role(pod: Object) -> str:
@@ -157,6 +157,8 @@ class _Reader:
             self._make(there)
         elif objects.deleted(own):
             self._why = f"the last reader pod ({self.name}) is just ending"
+            if ends.judged(own, None, time.time())[0] == ends.UNKNOWN:
+                self._overdue(own)
         elif is_over(own) or _blocks(own, there) or self._changed(own, there):
             self._cluster.delete("pod", own, grace=1)
         elif self._soon and node_of(own):
@@ -164,6 +166,14 @@ class _Reader:
         else:
             self._say(own)
         return self._found is not None
+
+    def _overdue(self, own: Object) -> None:
+        """Its node is silent, which may have it for ever. Where other nodes mount the volume another one takes its
+        place: what it may still do is a command that has no client any more."""
+        if objects.MANY in (self._pvc["spec"].get("accessModes") or ()):
+            self._cluster.delete("pod", own, grace=0)
+        else:
+            self._why += f", and its node does not say that it has; once you have seen that it is off: {pods.off(own)}"
 
     def _make(self, there: list[Object]) -> None:
         try:

@@ -334,8 +334,7 @@ def _way_on(seen: Standing, pod: Object) -> str:
     uid = uid_of(pod)
     if uid not in seen.lost:
         return ""
-    node = objects.node_of(pod) or "NODE"
-    taint = f"; for all that was on it: `kubectl taint nodes {node} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
+    taint = f"; for all that was on it: {pods.off(pod)}"
     return (
         " (once it answers this is settled by itself; once you have seen that it is off: "
         f'`sweepctl confirm worker {seen.box} {uid}.0 --saw "…"`'

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from sweepstack.extensions.kubernetes.address import Address
 from sweepstack.extensions.kubernetes.api import BOX, Cluster, Exists, Object
 from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ROLE
+from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused, Unreachable
@@ -159,6 +161,28 @@ def test_a_reader_is_made_once_and_bounded(cluster: Pods) -> None:
 
 def test_a_reader_that_ended_is_made_again(cluster: Pods) -> None:
     cluster.add(f"{NATIVE}-reader", READER, state="Succeeded")
+    assert pod_for(cluster).uid == "uid-0"
+    assert cluster.ended == [f"uid-{NATIVE}-reader"]
+
+
+def test_a_reader_whose_node_is_silent_is_left_where_another_node_mounts_the_volume(cluster: Pods) -> None:
+    """Its object may never go by itself: `pull` and `verify` would wait for ever."""
+    own = cluster.add(f"{NATIVE}-reader", READER, deleted=True)
+    own["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    own["spec"] |= {"restartPolicy": "Never", "containers": [{"name": "worker"}]}
+    own["status"]["containerStatuses"][0]["name"] = "worker"
+    with pytest.raises(
+        Unreachable, match=r"once you have seen that it is off: `kubectl taint nodes n1 .*out-of-service"
+    ):
+        pod_for(cluster, 0.1)
+    assert cluster.pvc is not None
+    cluster.pvc["spec"]["accessModes"] = [objects.MANY]
+    now = datetime.now(UTC)
+    own["metadata"]["deletionTimestamp"] = now.isoformat()
+    with pytest.raises(Unreachable, match="is just ending"):
+        pod_for(cluster, 0.1)
+    assert cluster.ended == []
+    own["metadata"]["deletionTimestamp"] = (now - timedelta(seconds=2 * ends.LATE_SECONDS)).isoformat()
     assert pod_for(cluster).uid == "uid-0"
     assert cluster.ended == [f"uid-{NATIVE}-reader"]
 
