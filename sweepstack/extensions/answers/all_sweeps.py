@@ -23,11 +23,11 @@ from sweepstack.cli.progress import Progress
 from sweepstack.config.edit.stack_file import SWEEP_KEY
 from sweepstack.config.project import project_name
 from sweepstack.core.parallel import in_parallel
-from sweepstack.evidence.stack_copy import places_of, remembered_stacks
+from sweepstack.evidence.stack_copy import remembered, remembered_stacks
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import backend_name, held_elsewhere
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import EvidenceMissing, SweepstackError
 from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.operations.search import Saved, saved_by_stops
 from sweepstack.operations.strays.known_states import KnownStates, read_known
@@ -40,7 +40,7 @@ READ_SECONDS = 120.0
 MOST_ROWS = 200
 """So many sweeps are printed, those that bill first; `--json` and `--as csv` have all of them."""
 FEW = 5
-"""Sweeps of other backends that are named one by one."""
+"""Sweeps that are not counted and named one by one."""
 NOT_ON_RECORD = "not on record"
 
 
@@ -150,8 +150,8 @@ class SweepCost:
 
 @dataclass
 class Everything:
-    """What was read. `unknown`: a line for each thing that could not be read; `elsewhere`: sweeps whose evidence is
-    known here, and that another backend holds: they are not counted."""
+    """What was read. `unknown`: a line for each thing that could not be read; `elsewhere`: a line for
+    each sweep that is not counted: another backend holds it, or its evidence is not there any more."""
 
     sweeps: list[SweepCost] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -221,11 +221,16 @@ def read_all(known: KnownStates, root: Path, backend: str, progress: Progress) -
     found, now = Everything(unknown=list(known.problems)), datetime.now(UTC)
     states = {_full(name, root): state for name, state in known.states.items()}
     names = {uri: store.marker for store in known.stores.values() for uri in [store.objects.uri]}
-    places = list(dict.fromkeys([*names, *(uri for stack in remembered_stacks() for uri in places_of(stack))]))
+    places = list(dict.fromkeys([*names, *(uri for stack in remembered_stacks() for uri in remembered(stack))]))
     progress.expect(len(places))
 
     def ask(uri: str) -> SweepCost | str:
-        store = EvidenceStore.open(uri)
+        try:
+            store = EvidenceStore.open(uri)
+        except EvidenceMissing:
+            if uri in names:
+                raise
+            return f"{uri} is not counted: this computer remembers evidence there, which is not there any more"
         held = held_elsewhere(store, backend)
         full = f"{store.marker.project}/{store.marker.stack}"
         if held is not None:
@@ -380,7 +385,7 @@ def _notes(found: Everything) -> Iterable[str]:
     for line in found.elsewhere[:FEW]:
         yield f"note   {line}"
     if (more := len(found.elsewhere) - FEW) > 0:
-        yield f"note   {count(more, 'more sweep')} of other backends: --json names them"
+        yield f"note   {count(more, 'more sweep')} not counted: --json names them"
 
 
 def _following(found: Everything) -> list[str]:

@@ -17,6 +17,7 @@ import pytest
 from sweepstack.billing.ledger import record_phase
 from sweepstack.core import extensions
 from sweepstack.core.records import Birth, Lease
+from sweepstack.evidence.location import MARKER
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.sweep_holder import backend_name
 from sweepstack.extensions.answers import all_sweeps
@@ -172,6 +173,18 @@ def test_one_that_does_not_answer_is_named_after_a_bounded_wait(world: World, mo
     found = ledger(world, "--json")
     assert found.code == 2
     assert any("did not answer within" in one for one in found.json["unknown"])
+
+
+def test_a_place_that_was_taken_away_is_no_unknown_and_one_that_does_not_read_is(world: World) -> None:
+    """This computer remembers places for ever; of a sweep that is over, the folder may be deleted. It is named."""
+    shutil.rmtree(sweep(world, "gone").root)
+    torn = sweep(world, "torn")
+    (torn.root / MARKER).write_text("{")
+    found = ledger(world, "--json")
+    assert found.code == 2
+    assert ["torn" in one for one in found.json["unknown"]] == [True], found.json["unknown"]
+    (line,) = found.json["elsewhere"]
+    assert "/gone is not counted" in line
 
 
 def test_words_that_do_not_go_together_and_a_missing_extension(
