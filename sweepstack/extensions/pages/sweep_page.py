@@ -45,6 +45,7 @@ MOST_POINTS = 1500
 MOST_ROWS = 5000
 """Of a table; a browser lays out more in seconds."""
 MOST_MARKED = 10
+"""Rows that are as good as the best; what marks more of them marks none."""
 
 Change = tuple[datetime, str, float]
 """From this moment on, so many USD an hour more (or less) are paid for this."""
@@ -297,7 +298,8 @@ def best_of(lines: Sequence[LineT], wanted: Wanted | None) -> tuple[dict[str, st
         _, best = best_first(lines, wanted, names)
     except No as error:
         return {}, frozenset(), [Text(f"No row is marked as the best: {error}.")]
-    same = {number for number, one in enumerate(lines) if value_of(one, wanted.name).mean == best.value.mean}
+    same = [number for number, one in enumerate(lines) if value_of(one, wanted.name).mean == best.value.mean]
+    same = same[:MOST_MARKED]
     words = [" ".join(line.split()).removeprefix("best ") for line in best.lines()]
     said: list[Block] = [Text(f"Best by {wanted.name}: {'; '.join(words)}.", "good")]
     return {_row_name(lines[number]): "best" for number in same}, frozenset(same), said
@@ -311,7 +313,7 @@ def bounded(table: Table, command: str) -> list[Block]:
     """The table with `MOST_ROWS` rows at most, those that are marked among them; and what has the others."""
     if len(table.rows) <= MOST_ROWS:
         return [table]
-    marked = sorted(table.marked)[:MOST_MARKED]
+    marked = sorted(table.marked)
     kept = sorted({*range(MOST_ROWS - len(marked)), *marked})
     shown = replace(
         table,

@@ -76,6 +76,15 @@ def test_as_good_is_marked_too_and_what_is_not_finite_never(
     assert said.text.startswith("Best by acc: " if marked else "No row is marked as the best: ")
 
 
+def test_where_all_are_as_good_only_some_are_marked_and_the_number_is_said() -> None:
+    lines = [CellResult(str(number), {}, "verified", {"acc": 1.0}) for number in range(1000)]
+    best, rows, (said,) = best_of(lines, Wanted("acc", lowest=False))
+    assert sorted(rows) == list(range(sweep_page.MOST_MARKED))
+    assert len(best) == len(rows)
+    assert isinstance(said, Text)
+    assert "999 other rows as good" in said.text
+
+
 def test_pruned_cells_are_drawn_by_what_they_had_and_are_no_result(world: World) -> None:
     """By the log of the search: a cell that a person brought back is not pruned."""
     drawn = [Step(kind="suggested", cell=f"s{at}", number=at, params={"lr": 0.2 + at}) for at in range(2)]
