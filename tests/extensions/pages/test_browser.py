@@ -216,7 +216,7 @@ def test_what_is_missing_or_no_number_comes_last_whichever_way(browser: BrowserC
 
 
 def test_the_cells_over_their_axes(shown: Shown) -> None:
-    """A line for each verified cell; another value can be chosen; the field keeps only some; hover says all of it."""
+    """A line for each verified cell, with what hover says of it; the field keeps only some."""
     figure = shown.page.locator("figure", has_text="Each cell over its axes")
     plot = figure.locator(".plot").first
     plot.scroll_into_view_if_needed()
@@ -231,15 +231,6 @@ def test_the_cells_over_their_axes(shown: Shown) -> None:
     shown.find(best)
     assert [name for name, *_ in plot.evaluate(lines)] == [best]
     shown.find("")
-    at = plot.evaluate(f"""(host) => {{
-        const view = ({FIGURE})(host), place = view.el.getBoundingClientRect();
-        const data = view.model.renderers.find((one) => one.glyph.type === 'MultiLine').data_source.data;
-        return [place.x + view.frame.x_scale.compute(0), place.y + view.frame.y_scale.compute(data.ys[0][0])];
-    }}""")
-    shown.page.mouse.move(at[0] - 5, at[1] - 5)
-    shown.page.mouse.move(at[0], at[1])
-    shown.page.locator(".bk-Tooltip", has_text="lr 0.").first.wait_for()
-    shown.page.mouse.move(0, 0)
 
 
 def test_print_shows_all(shown: Shown) -> None:
