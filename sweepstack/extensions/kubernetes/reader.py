@@ -140,9 +140,8 @@ class _Reader:
         late = self._wait.until(self._look, f"the pod {self.name}")
         if self._found is not None:
             return self._found
-        raise Unreachable(
-            f"{self._native_id} can't be read now: {self._why or late}{f' ({late})' if self._why else ''}"
-        )
+        what = f"{self._why} ({late})" if self._why else late
+        raise Unreachable(f"{self._native_id} can't be read now: {what}")
 
     def _look(self) -> bool:
         if (now := time.monotonic()) < self._next:
@@ -195,14 +194,8 @@ class _Reader:
 
     def _body(self, there: list[Object]) -> Object:
         loop = _LOOP.format(looks=IDLE_SECONDS // LOOK_SECONDS, seconds=LOOK_SECONDS)
-        made = template(
-            self._native_id,
-            READER,
-            objects.pods_of(self._pvc),
-            ["sh", "-c", loop],
-            PodRequest(cpu=CPU),
-            claim=self._claim,
-        )
+        runs = ["sh", "-c", loop], PodRequest(cpu=CPU)
+        made = template(self._native_id, READER, objects.pods_of(self._pvc), *runs, claim=self._claim)
         spec = {**made["spec"], "activeDeadlineSeconds": LONGEST_SECONDS}
         if nodes := sorted(_worker_nodes(there)):
             match = {"key": "metadata.name", "operator": "In", "values": nodes[:1]}
