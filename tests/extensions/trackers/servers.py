@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +42,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, said: dict[str, Any]) -> None:
         server: Any = self.server
+        time.sleep(server.pause)
         server.keys.append(self.headers.get("Authorization"))
         data = json.dumps(said if server.status == 200 else {"message": f"no {self.headers['Authorization']}"}).encode()
         self.send_response(server.status)
@@ -52,9 +54,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def server(status: int = 200, port: int = 0) -> Iterator[Any]:
-    """One that answers each request with this status; a refusal repeats the key that it was sent."""
+    """One that answers each request with this status, after `pause` seconds; a refusal repeats the key that it got."""
     found: Any = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    found.asked, found.keys, found.runs, found.status = [], [], {}, status
+    found.asked, found.keys, found.runs, found.status, found.pause = [], [], {}, status, 0.0
     found.uri = f"http://127.0.0.1:{found.server_port}"
     threading.Thread(target=found.serve_forever, daemon=True).start()
     try:

@@ -335,3 +335,11 @@ def test_trackers_from_a_killed_try_to_their_servers(
     assert set(tags) == {"seed0/tensorboard", "seed1/tensorboard"}
     for value in KEYS.values():
         assert [one for one in holders(stack, value) if not one.endswith("secrets.json")] == []
+
+    # another name is no reason to run a cell again
+    began, tracker = stack.started("box-0"), stack.config()["job"]["tracker"]
+    tracker["wandb"]["name"] = "other {seed}"
+    stack.edit_config(lambda sweep: sweep["job"].update(tracker=tracker))
+    silent(ok(stack.up(env=KEYS)))
+    stack.wait_idle()
+    assert stack.started("box-0") == began

@@ -17,7 +17,7 @@ from components.box import job_input
 from sweepstack.core import trackers
 from sweepstack.core.job import JobInput, TrackerInput
 from sweepstack.core.workdir import NO_CODE
-from sweepstack.extensions.trackers import mlflow_server
+from sweepstack.extensions.trackers import mlflow_server, sync
 from sweepstack.launch.ship import settings
 from sweepstack.launch.spec import LaunchSpec
 from sweepstack.onbox.common import box_layout
@@ -208,6 +208,29 @@ def test_a_server_that_hangs_holds_a_pull_for_seconds(world: World, monkeypatch:
         assert "does not answer" in result.out
         assert found.came
         assert KEY not in result.out + result.err
+
+
+def test_a_slow_server_holds_a_pull_for_its_time_and_the_next_one_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server() as found:
+        tracked(world, monkeypatch, mlflow=mlflow(found.uri))
+        monkeypatch.setattr(sync, "SECONDS", 1.5)
+        found.pause = 0.3
+        (said,) = world.run("pull", "--json").json["trackers"]
+        assert said["sent"] == 0
+        assert "its time was up; 2 attempts left to send" in said["problem"], said
+        found.pause = 0.0
+        assert world.run("pull", "--json").json["trackers"][0]["sent"] == 2
+        assert list(found.runs) == [run_id(IDENTITY, "lr0.1")], "what had begun is gone on with"
+
+
+def test_the_page_says_where_the_runs_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracked(world, monkeypatch, mlflow=mlflow("http://127.0.0.1:9"), tensorboard={"folder": "tensorboard"})
+    page = world.folder / "page.html"
+    assert world.run("results", "--as", "html", "-o", str(page)).code in (0, 1)
+    assert "mlflow: http://127.0.0.1:9, experiment e" in page.read_text()
+    assert f"tensorboard --logdir {world.evidence}/cells" in page.read_text()
 
 
 WANDB = """
