@@ -24,6 +24,7 @@ from sweepstack.status.ways_on import (
     out_of_files,
     out_of_hung,
     out_of_refused,
+    to_begin,
     wakes,
 )
 from sweepstack.teardown.handover_records import Handover
@@ -260,6 +261,11 @@ class Now:
         """Cells whose copies the last `verify` refused, with their state."""
         broken = self.snapshot.broken
         return {one.name: one.state for one in self.view.cells if one.state in REFUSED and one.name not in broken}
+
+    @cached_property
+    def begins(self) -> list[str]:
+        """The way on where all that is left to run begins from another cell, and waits for that to be verified."""
+        return to_begin(self.stack, self.boxes, {cell.name: cell.state for cell in self.view.cells})
 
     @property
     def rested(self) -> list[str]:
@@ -518,6 +524,7 @@ ROWS = (
         _of_failed_setup,
     ),
     Row("a box lacks the GPUs that were promised", _bare_alone, lambda now: _out_of_bare(now.stack, now.bare)),
+    Row("cells wait for what they begin from", lambda now: now.begins, lambda now: now.begins),
     Row("cells wait, and no runner lives", lambda now: now.stranded, _of_stranded),
     Row(
         "cells were asked to run again",  # `finish` would end the boxes without them

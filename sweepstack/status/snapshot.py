@@ -132,6 +132,15 @@ class BoxSnapshot:
         return tuple(n for n in sorted(self.launch.cells) if n not in held and not finished(self.progress(n), 0))
 
     @cached_property
+    def unsourced(self) -> Mapping[str, str]:
+        """Cells that no queue was given yet → the cell that each is to begin from, which was not verified at the last
+        `pulumi up`."""
+        if self.queue is None:
+            return {}
+        known = {*(self.queue.sources or {}), *self.queue.dropped}
+        return {cell.name: cell.source for cell in self.queue.cells if cell.source and cell.name not in known}
+
+    @cached_property
     def held(self) -> tuple[str, ...]:
         """Cells that its queue was given and that may not begin, since one left the wrong files (`Journal.hold`)."""
         if self.launch is None or self.journal is None or not self.journal.hold:

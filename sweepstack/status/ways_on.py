@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sweepstack.core.records import ENDED
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.host.platform import Told
 from sweepstack.status.engine.state import STOP, BoxEntry
@@ -81,6 +82,19 @@ def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:
     """The ways out for the first cell that hangs on these boxes; empty where none does."""
     name = next((name for box_snapshot in box_snapshots for name in box_snapshot.hung), None)
     return out_of_hung(stack, name) if name is not None else []
+
+
+def to_begin(stack: str, boxes: Iterable[BoxSnapshot], states: Mapping[str, str]) -> list[str]:
+    """The way on where all that is left to run begins from a cell that ended well; else nothing. `states`: of all
+    cells."""
+    begin = {name: source for one in boxes for name, source in one.unsourced.items()}
+    left = [name for name, state in states.items() if state not in ENDED]
+    sources = {states.get(begin.get(name, ""), "") for name in left}
+    if sources and sources <= {"verified"}:
+        return [f"pulumi up --stack {stack}    (starts what begins from a verified cell)"]
+    if sources and sources <= {"verified", "sealed", "missing"}:
+        return [f"sweepctl pull --stack {stack} --verify    (other cells begin from what that verifies)"]
+    return []
 
 
 def adopt_renamed(host: str) -> list[str]:

@@ -33,8 +33,12 @@ def test_a_longer_cell_waits_begins_from_the_verified_copy_and_its_box_ends(make
     assert "longer waits for seed0: it is not verified yet" in up.text.replace("\n", " "), str(up)
     stack.wait_done()
     stack.wait_idle()
+    (way, *_) = stack.sweepctl("status", "--json").json()["next"]
+    assert way.startswith("sweepctl pull "), way
     ok(stack.sweepctl("pull"))
-    assert stack.verify()["verified"] == 1
+    told = stack.verify()
+    assert told["verified"] == 1
+    assert told["next"] == [f"pulumi up --stack {stack.name}    (starts what begins from a verified cell)"]
     preview = ok(stack.pulumi("preview"))
     assert "longer begins from seed0, as verified (" in preview.text.replace("\n", " "), str(preview)
     refused = stack.destroy()

@@ -13,6 +13,7 @@ from sweepstack.core.journal import CellProgress, Journal, SetupProgress
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.records import Cell, Launch, Receipt, ReceiptBox, ReceiptCell, Teardown
 from sweepstack.onbox.common.files_hold import FILES
+from sweepstack.onbox.common.longer import SOURCE
 from sweepstack.status.compose import compose
 from sweepstack.status.engine.state import StackState
 from sweepstack.status.next_commands import ROWS, Now, following
@@ -22,6 +23,7 @@ from tests.unit.entries import queue_entry, volume_entry
 from tests.unit.status.test_following import NOW, orphan, snapshot
 
 CELL = Cell(name="a", params={})
+LONGER = Cell(name="b", params={SOURCE: "a"})
 DIGEST = f"sha256:{'0' * 64}"
 QUEUE = queue_entry()
 LAUNCH = Launch(box="box-0", generation=1, native_id="host-1", cells={"a": CELL.config_digest}, code=DIGEST, at=NOW)
@@ -107,6 +109,9 @@ PICTURES = {
         box(journal=Journal(setups={"d": SetupProgress("d", "failed", reason="no route")}))
     ),
     "a box lacks the GPUs that were promised": sweep(box(bare="0 of 1")),
+    "cells wait for what they begin from": sweep(
+        box("sealed", alive=True, queue=QUEUE.model_copy(update={"cells": (CELL, LONGER)})), roster=(CELL, LONGER)
+    ),
     "cells wait, and no runner lives": sweep(box(launch=LAUNCH)),
     "cells were asked to run again": sweep(box("failed", alive=True, cell=FAILED), to_run_again=("a",)),
     "a box should have stopped itself": sweep(

@@ -6,7 +6,7 @@ written. A copy that differs is reported with both digests, and every later comm
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sweepstack.cli.output import NO, UNSURE, YES, Out, moved, moved_json
 from sweepstack.cli.progress import Progress
@@ -23,7 +23,15 @@ from sweepstack.operations.sweep.roster_diff import Rosters, rosters
 from sweepstack.operations.sweep.sources import Sources, blocked, usable, way_out
 from sweepstack.operations.sweep.target import approval_of
 from sweepstack.operations.sweep.verify import Reread, compare, forget, launched, verify_sweep
-from sweepstack.status.ways_on import by_checkpoint, by_files, first_hung, out_of_checkpoint, out_of_files, run_again
+from sweepstack.status.ways_on import (
+    by_checkpoint,
+    by_files,
+    first_hung,
+    out_of_checkpoint,
+    out_of_files,
+    run_again,
+    to_begin,
+)
 from sweepstack.teardown.refusal import accept, sure_first
 
 
@@ -97,7 +105,7 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     bad = [cell for cell in cells if cell.state not in SETTLED]
     yes = bool(cells) and not bad and not outcome.unexpected
     untold = {cell.name for cell in bad} <= set(outcome.unknown) and not outcome.unexpected
-    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(sources, outcome, bad)
+    following = [f"pulumi up --stack {stack}"] if plan.ahead else _following(sources, outcome, cells)
     out.document(
         {
             "receipt": outcome.digest,
@@ -133,7 +141,12 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
     return YES if yes else UNSURE if bad and untold else NO
 
 
-def _following(sources: Sources, outcome: VerifyOutcome, bad: list[Shown]) -> list[str]:
+def _following(sources: Sources, outcome: VerifyOutcome, cells: Sequence[Shown]) -> list[str]:
+    bad = [cell for cell in cells if cell.state not in SETTLED]
+    if {cell.state for cell in bad} == {"pending"} and not outcome.unexpected:
+        boxes = take_snapshot(sources, files=False).box_snapshots
+        if begin := to_begin(sources.target.stack, boxes, {cell.name: cell.state for cell in cells}):
+            return begin
     return sure_first(_ways_on(sources, outcome, bad))
 
 
