@@ -37,7 +37,7 @@ FREE: Mapping[str, frozenset[str]] = {
     "Volume": frozenset(),
     "Box": frozenset({"resources", "smoke.params", "smoke.env", "mounts", "places", "links"}) | _TEARDOWN,
     "Queue": frozenset(
-        {"job.env", "job.tracker.mlflow.tags", "job.network.env", "job.network.folders", "dropped", "pins"}
+        {"job.env", "job.tracker.mlflow.tags", "job.network.env", "job.network.folders", "dropped", "pins", "sources"}
     )
     | _TEARDOWN,
     "Gate": _TEARDOWN,

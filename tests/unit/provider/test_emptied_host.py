@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from sweepstack.billing.ledger import spent
+from sweepstack.billing.ledger import Spent, spent
 from sweepstack.billing.stray import Stray
 from sweepstack.cli.commands import finish, ledger
 from sweepstack.cli.output import NO, Out
+from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common.errors import NotYetGone, StillCreating, TeardownRefused
 from sweepstack.onbox.host.platform import Phase
@@ -123,11 +124,17 @@ def test_a_status_searches_for_it(sweep: HostSweep, box: BoxState) -> None:
     assert (box_snapshot.gone, box_snapshot.lost) == (False, True)
 
 
+def gone(sweep: HostSweep, box: BoxState, costs: Spent, births: Sequence[Birth]) -> frozenset[str]:
+    """The boxes that the ledger takes for gone."""
+    seen = sources(sweep, box)
+    return ledger.proved_gone(ledger.open_boxes(seen.state, sweep.store, costs, births))
+
+
 def test_the_ledger_and_the_last_look_of_finish_take_it_for_billing(
     sweep: HostSweep, box: BoxState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     costs = spent(sweep.store, datetime.now(UTC))
-    assert ledger._gone(sources(sweep, box), costs, sweep.store.births()) == frozenset()
+    assert gone(sweep, box, costs, sweep.store.births()) == frozenset()
     box_snapshot: Any = SimpleNamespace(box=sweep.stack_state(box).boxes[0])
     assert finish._last_look_at_box(TARGET, box_snapshot, Out(as_json=True)) == NO
     assert json.loads(capsys.readouterr().out)["gone"] is False
@@ -141,6 +148,6 @@ def test_on_a_host_of_the_user_s_own_it_is_gone(sweep: HostSweep) -> None:
     assert may_still_bill(birth) == ""
     found = search(sweep.stack_state(), sweep.store, [birth], TARGET.file, sweep.identity.evidence)
     assert (found.orphans, len(found.notes)) == ((), 1)
-    assert ledger._gone(sources(sweep, box), spent(sweep.store, datetime.now(UTC)), [birth]) == {box.native_id}
+    assert gone(sweep, box, spent(sweep.store, datetime.now(UTC)), [birth]) == {box.native_id}
     _, state = BOX.create(sweep.op(), sweep.box_inputs(**own))
     assert state.generation == 2
