@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.clone import ROOT, Clone, interleaved, spread
 
-LIMIT = 1.5
+LIMIT = 1.25
 STACK = "sweep-a"
 
 
