@@ -12,7 +12,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from sweepstack.core.cells import CHECKPOINTS, PIN, RESERVED
 from sweepstack.onbox.common.dataclass import dataclass, field
@@ -20,6 +20,7 @@ from sweepstack.onbox.common.errors import No
 
 MOST_ROWS = 100_000
 """Cells that a roster may have; an importer stops there."""
+T = TypeVar("T")
 _TAKEN = RESERVED | {CHECKPOINTS, PIN}
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]*")
 
@@ -132,6 +133,14 @@ class Found:
             self.grid |= {key: values for key, values in columns.items() if len(values) > 1}
             self.fixed |= {key: values[0] for key, values in columns.items() if len(values) == 1}
             self.rows = []
+
+
+def few(values: Iterable[T], where: str) -> list[T]:
+    """The same values, read one by one. Raises No at the first for which a roster has no room."""
+    made = list(itertools.islice(values, MOST_ROWS + 1))
+    if len(made) > MOST_ROWS:
+        raise No(f"{where}: more values than the {MOST_ROWS:,} cells that a roster has at most")
+    return made
 
 
 def drawn(low: Any, high: Any, *, whole: bool, log: bool, step: Any = None) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.config.file import Document
-from sweepstack.extensions.importers.found import Found, drawn, quoted
+from sweepstack.extensions.importers.found import Found, drawn, few, quoted
 from sweepstack.extensions.importers.submitit_jobs import asked
+from sweepstack.onbox.common.errors import No
 
 KEY = re.compile(r"(?P<sign>\+\+|\+|~|)(?P<key>[A-Za-z_][\w./@:$-]*)=(?P<value>.*)", re.DOTALL)
 CALL = re.compile(r"(?P<name>[a-z_]+)\((?P<inside>.*)\)", re.DOTALL)
@@ -108,7 +109,10 @@ def _override(found: Found, word: str, line: int, root: Path) -> str:
             _plugin(found, key, text, line)
             return ""
         return quoted(word)
-    values = split(text)
+    try:
+        values = split(text)
+    except ValueError as error:
+        raise No(f"{found.file}:{line}: {word}: {error}. Close it") from None
     call = CALL.fullmatch(values[0]) if len(values) == 1 else None
     if call is not None:
         made = _called(found, key, call["name"], call["inside"], line, root)
@@ -129,7 +133,7 @@ def _called(found: Found, key: str, name: str, inside: str, line: int, root: Pat
     if name == "choice":
         return plain
     if name == "range":
-        return ranged([named.get("start", "")] * ("start" in named) + plain, named)
+        return ranged([named.get("start", "")] * ("start" in named) + plain, named, f"{found.file}:{line}: {key}")
     if name in ("shuffle", "sort", "tag"):
         inner = plain[-1:] if name == "tag" else plain
         nested = CALL.fullmatch(inner[0]) if len(inner) == 1 else None
@@ -176,14 +180,14 @@ def _old_space(found: Found, key: str, space: dict[str, Any], line: int) -> None
     _draw(found, name, drawn(low, high, whole=kind == "int", log=log, step=space.get("step")))
 
 
-def ranged(args: list[str], named: dict[str, str]) -> list[str]:
-    """The values of `range(…)`, which ends before its end."""
+def ranged(args: list[str], named: dict[str, str], where: str) -> list[str]:
+    """The values of `range(…)`, which ends before its end. Raises No for more than a roster takes."""
     numbers = [_number(arg) or 0 for arg in args]
     start, stop = (0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
     stop = _number(named["stop"]) or 0 if "stop" in named else stop
     step = numbers[2] if len(numbers) > 2 else (_number(named.get("step", "1")) or 1)
     count = max(0, -int(-(stop - start) // step) if step else 0)
-    return [repr(start + index * step) for index in range(count)]
+    return [repr(start + index * step) for index in few(range(count), where)]
 
 
 def _number(text: str) -> float | int | None:
@@ -198,7 +202,7 @@ def _number(text: str) -> float | int | None:
 
 
 def split(text: str) -> list[str]:
-    """Values between commas, those within brackets and quotes left whole."""
+    """Values between commas, those within brackets and quotes left whole. Raises ValueError where one is not closed."""
     parts, depth, quote, begin = [], 0, "", 0
     for at, character in enumerate(text):
         if quote:
@@ -212,6 +216,8 @@ def split(text: str) -> list[str]:
         elif character == "," and not depth:
             parts.append(text[begin:at].strip())
             begin = at + 1
+    if depth or quote:
+        raise ValueError("a quote is open" if quote else "a bracket is open" if depth > 0 else "a bracket is too many")
     return [*parts, text[begin:].strip()]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from typing import Any
 
-from sweepstack.extensions.importers.found import MOST_ROWS
+from sweepstack.extensions.importers.found import few
 from sweepstack.onbox.common.errors import No, SweepstackError
 
 
@@ -62,8 +61,8 @@ def literal(node: ast.expr, known: dict[str, ast.expr], depth: int = 0) -> Any:
     if isinstance(node, ast.Call) and called(node) in ("list", "range", "tuple"):
         args = [literal(arg, known, depth + 1) for arg in node.args]
         try:
-            return list(itertools.islice(range(*args), MOST_ROWS)) if called(node) == "range" else list(*args)
-        except TypeError:
+            return few(range(*args), ast.unparse(node)) if called(node) == "range" else list(*args)
+        except (TypeError, ValueError):
             raise Computed from None
     if isinstance(node, ast.List | ast.Tuple):
         return [literal(one, known, depth + 1) for one in node.elts]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweepstack.extensions.importers.found import MOST_ROWS, Found, Lost, quoted
+from sweepstack.extensions.importers.found import MOST_ROWS, Found, Lost, few, quoted
 from sweepstack.extensions.importers.shell_words import (
     NAME,
     Cant,
@@ -177,12 +177,15 @@ class Reader:
         if not NAME.fullmatch(name) or against is None or by is None:
             raise Cant(line, f"for (({first};{test};{step}))")
         each = int(f"{by[3]}{by[4]}") if by[3] else 1 if "+" in (by[1] or by[2]) else -1
+        if not each:
+            raise Cant(line, f"for (({first};{test};{step})): it never ends")
         end = (
             arithmetic(against[2], self.scope, line)
             + (each > 0) * ("=" in against[1])
             - (each < 0) * ("=" in against[1])
         )
-        return [([name], [plain(str(number))]) for number in range(arithmetic(begin, self.scope, line), end, each)]
+        numbers = few(range(arithmetic(begin, self.scope, line), end, each), f"{self.found.file}:{line}")
+        return [([name], [plain(str(number))]) for number in numbers]
 
     def condition(self, line: int, head: str, body: list[tuple[int, str]]) -> None:
         """`if [ … ]; then continue; fi`, and blocks that start nothing."""

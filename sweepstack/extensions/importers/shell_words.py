@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweepstack.extensions.importers.found import few
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError, one_line
 
@@ -148,7 +149,7 @@ def several(word: str, scope: Scope, line: int) -> list[Value]:
     if found := re.fullmatch(r"\$\((.*)\)|`(.*)`", bare, re.DOTALL):
         return [plain(one) for one in _command(found[1] or found[2], scope, line).split()]
     if "'" not in word and '"' not in word:
-        braces = list(_braces(word))
+        braces = few(_braces(word), f"line {line}: {word}")
         if braces != [word]:
             return [value for one in braces for value in several(one, scope, line)]
         if re.search(r"[*?\[]", re.sub(r"\$\{[^}]*\}", "", word)):
@@ -171,7 +172,7 @@ def _braces(word: str) -> Iterator[str]:
         return
     before, after = word[: found.start()], word[found.end() :]
     if "," in found[1]:
-        inside = found[1].split(",")
+        inside: Iterable[str] = found[1].split(",")
     else:
         ends = found[1].split("..")
         if not all(re.fullmatch(r"-?\d+", one) for one in ends):
@@ -181,7 +182,7 @@ def _braces(word: str) -> Iterator[str]:
         step = abs(int(ends[2])) if len(ends) > 2 else 1
         width = max(map(len, ends[:2])) if any(re.match(r"-?0\d", one) for one in ends[:2]) else 0
         numbers = range(low, high + 1, step or 1) if low <= high else range(low, high - 1, -(step or 1))
-        inside = [str(number).zfill(width) for number in numbers]
+        inside = (str(number).zfill(width) for number in numbers)
     for one in inside:
         yield from _braces(before + one + after)
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweepstack.extensions.importers.found import MOST_ROWS, Found, quoted
+from sweepstack.extensions.importers.found import Found, few, quoted
 from sweepstack.extensions.importers.shell_script import TASK, Reader, Started, fill
 from sweepstack.extensions.importers.shell_words import Cant, Scope, plain, statements
 from sweepstack.onbox.common.errors import No
@@ -84,13 +84,10 @@ def indices(array: str, shown: str, line: int) -> list[int]:
     made: list[int] = []
     for part in filter(None, array.split("%")[0].split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
-        if match is None:
+        if match is None or (match[3] and not int(match[3])):
             raise No(f"{shown}:{line}: --array={array} is no list of indices")
         first, last = int(match[1]), int(match[2] or match[1])
-        these = range(first, last + 1, int(match[3] or 1))
-        if len(made) + len(these) > MOST_ROWS:
-            raise No(f"{shown}:{line}: --array={array}: a roster has {MOST_ROWS:,} cells at most")
-        made += these
+        made += few(range(first, last + 1, int(match[3] or 1)), f"{shown}:{line}: --array={array}")
     return list(dict.fromkeys(made)) or [0]
 
 

@@ -251,6 +251,9 @@ def test_what_does_not_read_is_refused_and_nothing_written(text: str, why: str, 
     assert not list((root / "stacks").iterdir())
 
 
+MANY = "more values than the 100,000 cells"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
@@ -268,6 +271,20 @@ def test_what_does_not_read_is_refused_and_nothing_written(text: str, why: str, 
             r"s\.yaml: 160,000 cells, and a roster has 100,000 at most",
         ),
         ("s.csv", "a,b\n" + "1,2,3\n", r"s\.csv:2: 3 fields, and the header has 2"),
+        ("s.sh", "python train.py -m s='range(0,3'\n", r"s\.sh:1: s=range\(0,3: a bracket is open\. Close it"),
+        ("s.sh", "python train.py -m 's=\"1,2'\n", r's\.sh:1: s="1,2: a quote is open\. Close it'),
+        ("s.sh", f"python train.py -m s='range(0,{10**12})'\n", rf"s\.sh:1: s: {MANY}"),
+        ("s.sh", f"for i in {{1..{10**12}}}; do python train.py $i; done\n", rf"\{{1\.\.{10**12}\}}: {MANY}"),
+        ("s.sh", "for i in {1..999}{1..999}; do python train.py $i; done\n", MANY),
+        ("s.sh", f"for ((i=0;i<{10**12};i++)); do python train.py $i; done\n", rf"s\.sh:1: {MANY}"),
+        ("s.sh", "for ((i=0;i<9;i+=0)); do python train.py $i; done\n", r"it never ends"),
+        ("s.sbatch", f"#SBATCH --array=0-{10**12}\npython train.py\n", rf"s\.sbatch:1: --array=0-{10**12}: {MANY}"),
+        ("s.sbatch", "#SBATCH --array=0-9:0\npython train.py\n", r"--array=0-9:0 is no list of indices"),
+        (
+            "s.py",
+            f"from ray import tune\nparam_space = {{'a': tune.grid_search(list(range({10**12})))}}\n",
+            rf"range\({10**12}\): {MANY}",
+        ),
     ],
 )
 def test_what_is_wrong_and_the_next_commands(name: str, text: str | None, why: str, root: Path) -> None:
