@@ -48,23 +48,14 @@ NOT_ON_RECORD = "not on record"
 class Part:
     """What some boxes cost: a sweep's, or a person's. `gone`: native ids that are proved gone and have an open bill."""
 
-    bills: Sequence[Bill]
-    at: datetime
+    found: Spent
     complete: bool
     gone: frozenset[str] = frozenset()
 
     @property
-    def usd(self) -> float:
-        return sum(bill.usd(self.at) or 0.0 for bill in self.bills)
-
-    @property
-    def hours(self) -> float:
-        return sum(bill.hours(self.at, "running") for bill in self.bills)
-
-    @property
     def billing(self) -> list[Bill]:
         """Those that bill now, or may."""
-        return [bill for bill in self.bills if bill.open is not None and bill.native_id not in self.gone]
+        return [bill for bill in self.found.bills if bill.open is not None and bill.native_id not in self.gone]
 
     @property
     def per_hour(self) -> float:
@@ -72,9 +63,9 @@ class Part:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "boxes": len(self.bills),
-            "hours": round(self.hours, 6),
-            "usd": round(self.usd, 6),
+            "boxes": len(self.found.bills),
+            "hours": round(self.found.hours, 6),
+            "usd": round(self.found.usd, 6),
             "complete": self.complete,
             "billing": len(self.billing),
             "per_hour": self.per_hour,
@@ -82,11 +73,11 @@ class Part:
 
     def texts(self) -> tuple[str, str, str, str]:
         """Boxes, hours, USD and USD an hour, as a table has them."""
-        known = any(bill.usd(self.at) is not None for bill in self.bills) or not self.bills
-        usd = "?" if not known else f"{'' if self.complete else '≥ '}{self.usd:.2f}"
+        known = any(bill.usd(self.found.at) is not None for bill in self.found.bills) or not self.found.bills
+        usd = "?" if not known else f"{'' if self.complete else '≥ '}{self.found.usd:.2f}"
         unpriced = any(bill.per_hour is None for bill in self.billing)
         rate = f"{'≥ ' if unpriced else ''}{spell_rate(self.per_hour)}" if self.billing else ""
-        return str(len(self.bills)), f"{self.hours:.2f}", usd, rate
+        return str(len(self.found.bills)), f"{self.found.hours:.2f}", usd, rate
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ class SweepCost:
 
     @property
     def part(self) -> Part:
-        return Part(self.found.bills, self.found.at, self.found.complete, self.gone)
+        return Part(self.found, self.found.complete, self.gone)
 
     @property
     def people(self) -> list[str]:
@@ -177,7 +168,7 @@ class Everything:
             who: (_together(both, None), list(dict.fromkeys(sweep.name for sweep, _ in both)))
             for who, both in mine.items()
         }
-        return dict(sorted(found.items(), key=lambda one: (-one[1][0].usd, one[0])))
+        return dict(sorted(found.items(), key=lambda one: (-one[1][0].found.usd, one[0])))
 
     @property
     def saved(self) -> Saved | None:
@@ -195,7 +186,7 @@ def _together(bills: Sequence[tuple[SweepCost, Bill]], complete: bool | None) ->
     at = bills[0][0].found.at if bills else datetime.now(UTC)
     known = all(bill.whole and not sweep.found.problems for sweep, bill in bills) if complete is None else complete
     gone = frozenset(native_id for sweep, _ in bills for native_id in sweep.gone)
-    return Part([bill for _, bill in bills], at, known, gone)
+    return Part(Spent(tuple(bill for _, bill in bills), at), known, gone)
 
 
 def report(root: Path, form: str, out: Out) -> int:
@@ -368,8 +359,8 @@ def render(found: Everything, backend: str, out: Out) -> None:
         out.line(found.saved.words)
     whole = found.whole
     goes_on = f"; ${spell_rate(whole.per_hour)}/h goes on" if whole.billing else "; nothing in a ledger goes on"
-    sums = f"{'' if found.complete else 'at least '}${whole.usd:.2f} in {count(len(found.sweeps), 'sweep')}"
-    out.line(f"total  {sums} of {backend}, {whole.hours:.2f} hours of running boxes{goes_on}", style="bold")
+    sums = f"{'' if found.complete else 'at least '}${whole.found.usd:.2f} in {count(len(found.sweeps), 'sweep')}"
+    out.line(f"total  {sums} of {backend}, {whole.found.hours:.2f} hours of running boxes{goes_on}", style="bold")
     out.next(_following(found))
 
 
