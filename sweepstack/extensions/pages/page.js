@@ -210,7 +210,9 @@
     const place = host.getBoundingClientRect();
     return place.bottom > 0 && place.top < innerHeight;
   };
-  const idle = () => new Promise((done) => (window.requestIdleCallback ? requestIdleCallback(done) : setTimeout(done, 50)));
+  // With a time limit: a browser has no idle moment for a page that is hidden behind another one.
+  const idle = () => new Promise((done) => (window.requestIdleCallback
+    ? requestIdleCallback(done, {timeout: 500}) : setTimeout(done, 50)));
   let working = false;
   async function work() {
     if (working) return;

@@ -213,6 +213,7 @@ def test_what_is_missing_or_no_number_comes_last_whichever_way(browser: BrowserC
     button.click()
     assert cells.all_inner_texts() == ["nano", "b", "a", "10", "9", "0.5 ± 0.1", "", "nan (1 of 3)", "-inf"]
     assert shown.wrong == []
+    shown.page.close()
 
 
 def test_the_cells_over_their_axes(shown: Shown) -> None:
