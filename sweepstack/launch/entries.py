@@ -19,7 +19,7 @@ from sweepstack.evidence.traces import receipts
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.box_layout import short
-from sweepstack.onbox.common.canonical import digest_of
+from sweepstack.onbox.common.canonical import canonical_json, digest_of
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import EvidenceError, JournalDamaged, NotAFile, SweepstackError
 from sweepstack.onbox.common.longer import FROM
@@ -41,7 +41,7 @@ There = Callable[[str, str], bool]
 def hands_on(native_id: str) -> threading.RLock:
     """Held while cells change hands on this box: what its queue says, and its launch record, are judged and changed
     together. Queues are brought up side by side in one process, and a move changes two of them; the engine's lock keeps
-    other processes away."""
+    other processes away, but for a `tend` that stops a cell by the rule of its search."""
     with _finding:
         return _alone.setdefault(native_id, threading.RLock())
 
@@ -95,7 +95,7 @@ class Changes:
             appended=tuple(name for name in self.appended if name not in gone),
             drops=(
                 *self.drops,
-                *({"op": "drop", "cell": name, "reason": MOVED, "unless_started": True} for name in left),
+                *(drop_line(name, MOVED, unless_started=True) for name in left),
             ),
             staying=self.staying - set(gone),
         )
@@ -133,12 +133,12 @@ def changes(
         name for name, line in entries.items() if _may_append(present.get(name), line, journal.cells.get(name))
     )
     drops: list[Line] = [
-        {"op": "drop", "cell": name, "reason": reason}
+        drop_line(name, reason)
         for name, reason in _drops(spec, present, journal, wanted).items()
         if present.get(name, {}).get("op") == "add" and name not in waits
     ]
     drops += [
-        {"op": "drop", "cell": name, "reason": f"waits for {source}", "unless_started": True}
+        drop_line(name, f"waits for {source}", unless_started=True)
         for name, source in waits.items()
         if present.get(name, {}).get("op") == "add" and not started(journal.cells.get(name))
     ]
@@ -255,6 +255,21 @@ def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
         except (ValueError, KeyError, TypeError) as error:
             raise QueueDamaged(f"{box_layout.QUEUE} holds a line that is not an entry: {line[:20]!r}") from error
     return entries
+
+
+def drop_line(cell: str, reason: str, *, unless_started: bool = False) -> Line:
+    """The line of a queue that takes a cell out, and ends it where it runs. `unless_started`: only one that has not
+    begun."""
+    line: Line = {"op": "drop", "cell": cell, "reason": reason}
+    return {**line, "unless_started": True} if unless_started else line
+
+
+def append_lines(channel: Channel, lines: Iterable[Line]) -> None:
+    """Adds these lines to the box's queue under its lock; does nothing where there are none. For one that has
+    `hands_on`. Raises as `Channel.append_locked`."""
+    data = b"".join(canonical_json(line) + b"\n" for line in lines)
+    if data:
+        channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
 
 
 def refuse_changed(journal: Journal, cells: tuple[Cell, ...]) -> None:

@@ -23,6 +23,7 @@ from sweepstack.core.records import Cell, Launch
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import (
     Changes,
+    append_lines,
     changed_cells,
     changes,
     hands_on,
@@ -43,7 +44,6 @@ from sweepstack.launch.ship import ship, ship_again, ship_lists, ship_runner, wr
 from sweepstack.launch.spec import FirstCellFailed, Launched, LaunchSpec, SetupFailed
 from sweepstack.onbox.agent.channel import ByHand, Channel, Scheduled
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.longer import FROM
 from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
@@ -109,9 +109,7 @@ def launch(
         todo, present = _without_taken(spec, channel, store, todo, present)
         removed = {str(drop["cell"]) for drop in todo.drops} | set(spec.dropped)
         _write_launch_record(store, spec, todo.wanted, present, removed, journal, runner_alive=alive)
-        lines = [canonical_json(line) + b"\n" for line in todo.lines()]
-        if lines:
-            channel.append_locked(box_layout.QUEUE, b"".join(lines), box_layout.QUEUE_LOCK)
+        append_lines(channel, todo.lines())
     started, waits, by_hand, workers = False, "", "", ""
     if isinstance(channel, ByHand):
         told = spec.job.by_hand.model_dump(exclude_none=True) if spec.job.by_hand else {}

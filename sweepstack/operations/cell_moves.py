@@ -18,11 +18,9 @@ from sweepstack.core.observation import Existence
 from sweepstack.core.records import Birth, Launch
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.entries import MOVED, hands_on, living, queue_entries, staying
+from sweepstack.launch.entries import MOVED, append_lines, drop_line, hands_on, living, queue_entries, staying
 from sweepstack.launch.first_step import read_journal
 from sweepstack.onbox.agent.channel import Channel
-from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceError, PlatformError, SweepstackError
 from sweepstack.onbox.host.platform import Phase
@@ -180,14 +178,8 @@ def release(
         asked = set(names)
         gone = [name for name in sorted(asked) if present.get(name, {}).get("op") == "add"]
         before = read_journal(channel)
-        lines = [
-            {"op": "drop", "cell": name, "reason": reason, "unless_started": True}
-            for name in gone
-            if not started(before.cells.get(name))
-        ]
-        if lines:
-            data = b"".join(canonical_json(line) + b"\n" for line in lines)
-            channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
+        waits = [name for name in gone if not started(before.cells.get(name))]
+        append_lines(channel, [drop_line(name, reason, unless_started=True) for name in waits])
         after = read_journal(channel)
         free = {name for name in asked if not started(after.cells.get(name))}
         return _forget(store, launch, free)

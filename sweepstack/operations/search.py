@@ -26,9 +26,7 @@ from sweepstack.core.parallel import in_parallel
 from sweepstack.core.search_log import Step
 from sweepstack.evidence.search_log import append, read_search_log
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.entries import hands_on, queue_entries
-from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import canonical_json
+from sweepstack.launch.entries import append_lines, drop_line, hands_on, queue_entries
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceChanged, SweepstackError
 from sweepstack.onbox.common.units import count
@@ -115,14 +113,8 @@ def _tell(snap: BoxSnapshot, pruned: Mapping[str, Step]) -> None:
         channel = snap.box.context().channel()
         with hands_on(channel.native_id):
             queue = queue_entries(channel)
-            lines = [
-                {"op": "drop", "cell": name, "reason": pruned[name].why}
-                for name in snap.running
-                if name in pruned and queue.get(name, {}).get("op") == "add"
-            ]
-            if lines:
-                data = b"".join(canonical_json(line) + b"\n" for line in lines)
-                channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
+            ends = [name for name in snap.running if name in pruned and queue.get(name, {}).get("op") == "add"]
+            append_lines(channel, [drop_line(name, pruned[name].why) for name in ends])
 
 
 def bring_in(
