@@ -8,7 +8,6 @@ machine no box gets a credential.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -160,33 +159,27 @@ class S3Store:
         ]
 
     def proves_conditions(self, key: str) -> None:
-        """Raises EvidenceError where the server writes over a key that it was told to leave. `key` must be there."""
-        held = self.read(key)
+        """Raises EvidenceError where the server writes over a key that it was told to leave. `key` must be there; it
+        keeps what it holds."""
+        self._proves(key, "If-None-Match", {"IfNoneMatch": "*"})
+
+    def proves_matching(self, key: str) -> None:
+        """The same of a key whose tag is not the one that the server was told."""
+        self._proves(key, "If-Match", {"IfMatch": NO_TAG})
+
+    def _proves(self, key: str, header: str, condition: dict[str, str]) -> None:
+        held = self._object(key)
+        if held is None:
+            raise EvidenceError(f"{self.shown(key)} is not there: whether the server keeps to conditions is not known")
         try:
             with asking(self.shown(key)) as s3:
-                data = held.data if held else b""
-                s3.put_object(**self.where(key), Body=data, ChecksumSHA256=sha256_b64(data), IfNoneMatch="*")
+                s3.put_object(**self.where(key), Body=held.data, ChecksumSHA256=sha256_b64(held.data), **condition)
         except Precondition:
             return
         raise EvidenceError(
-            f"{self.uri}: this server ignores conditional writes (If-None-Match), so two people could overwrite each "
+            f"{self.uri}: this server ignores conditional writes ({header}), so two people could overwrite each "
             f"other's records. Use one that keeps to them (AWS, MinIO, R2, …), or a folder"
         )
-
-    def proves_matching(self, key: str) -> None:
-        """Raises EvidenceError where the server writes over a key whose tag is not the one that it was told. `key` must
-        be there; it keeps what it holds."""
-        held = self.read(key)
-        if held is None:
-            raise EvidenceError(f"{self.shown(key)} is not there: whether the server keeps to conditions is not known")
-        with contextlib.suppress(Precondition):
-            with asking(self.shown(key)) as s3:
-                checksum = sha256_b64(held.data)
-                s3.put_object(**self.where(key), Body=held.data, ChecksumSHA256=checksum, IfMatch=NO_TAG)
-            raise EvidenceError(
-                f"{self.uri}: this server ignores conditional writes (If-Match), so one command could overwrite what "
-                f"another one wrote. Use one that keeps to them (AWS, MinIO, R2, …), or a folder"
-            )
 
     def _pages(self, prefix: str, **settings: str) -> Iterator[dict[str, Any]]:
         words = {"Delimiter": settings["delimiter"]} if "delimiter" in settings else {}
