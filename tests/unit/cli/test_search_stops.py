@@ -47,7 +47,8 @@ def test_a_runner_is_told_once_and_of_cells_that_run(world: World, box: Box) -> 
     for _ in range(2):
         tell_boxes(snapshot, STOPPED)
         assert told(box) == [("drop", "lr0.3")], "lr0.1 is not stopped, and lr0.9 never started"
-    assert json.loads((box.root / box_layout.QUEUE).read_text().splitlines()[3])["reason"] == STOPPED["lr0.3"].why
+    line = json.loads((box.root / box_layout.QUEUE).read_text().splitlines()[3])
+    assert line == {"op": "drop", "cell": "lr0.3", "reason": STOPPED["lr0.3"].why}, "as `up` ends one that runs"
 
 
 def test_without_a_runner_that_lives_and_where_none_is_stopped_nothing_is_written(world: World, box: Box) -> None:
