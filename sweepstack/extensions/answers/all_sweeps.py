@@ -25,12 +25,13 @@ from sweepstack.config.project import project_name
 from sweepstack.core.parallel import in_parallel
 from sweepstack.evidence.stack_copy import remembered, remembered_stacks
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.sweep_holder import backend_name, held_elsewhere
+from sweepstack.evidence.sweep_holder import held_elsewhere
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceMissing, SweepstackError
 from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.operations.search import Saved, saved_by_stops
 from sweepstack.operations.strays.known_states import KnownStates, read_known
+from sweepstack.operations.strays.other_backends import backend_of
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.status.engine.state import BoxEntry, StackState, last_update
 
@@ -192,9 +193,8 @@ def _together(bills: Sequence[tuple[SweepCost, Bill]], complete: bool | None) ->
 def report(root: Path, form: str, out: Out) -> int:
     """Prints it. Exit 2: a part is not known. Reads only, costs nothing. Blocks for reads of the backend, then for
     `READ_SECONDS` for the evidence, and for the look at boxes with an open bill."""
-    backend = backend_name()
     with Progress("reading every state of this backend"):
-        known = read_known(root)
+        backend, known = backend_of(root), read_known(root)
     with Progress("reading ledgers") as progress:
         found = read_all(known, root, backend, progress)
     out.document(document(found, backend))

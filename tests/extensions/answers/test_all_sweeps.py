@@ -19,7 +19,7 @@ from sweepstack.core import extensions
 from sweepstack.core.records import Birth, Lease
 from sweepstack.evidence.location import MARKER
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.evidence.sweep_holder import backend_name
+from sweepstack.evidence.sweep_holder import name_of_backend
 from sweepstack.extensions.answers import all_sweeps
 from sweepstack.onbox.common.canonical import sha256_hex
 from tests.unit.cli.support import World
@@ -76,6 +76,16 @@ def sweep(
     return store
 
 
+BACKEND = "file:///srv/state"
+
+
+@pytest.fixture(autouse=True)
+def backend(world: World) -> None:
+    """The engine knows it, and no variable names it: as on a machine on which only `make up` was typed."""
+    world.monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    world.on("whoami", f"""echo '{{"url": "{BACKEND}"}}'""")
+
+
 def ledger(world: World, *more: str) -> Any:
     return world.run("ledger", "--all", *more, stack=None)
 
@@ -84,6 +94,7 @@ def test_all_sweeps_with_who_rented_and_what_goes_on(world: World) -> None:
     """One runs, one was destroyed and its stack removed, one is of another project; a fourth is another backend's."""
     box = world.add("box-0", price=0.5)
     world.store.write_birth(box.birth(by="ann@desk"))
+    world.store.write_lease(Lease(backend=name_of_backend(BACKEND), host="h", taken_at=datetime.now(UTC)))
     sweep(world, "old", by="ann@desk", hours=2.0)
     sweep(world, "theirs", "other", by="ben@lab", hours=10.0)
     held = sweep(world, "held", by="ann@desk")
@@ -105,7 +116,7 @@ def test_all_sweeps_with_who_rented_and_what_goes_on(world: World) -> None:
     assert told["elsewhere"] == [f"sweepstack/held is not counted: the state in s3://theirs holds it ({held.shown})"]
     shown = ledger(world)
     assert shown.code == 0
-    assert f"in 3 sweeps of {backend_name()}" in shown.out
+    assert f"in 3 sweeps of {name_of_backend(BACKEND)}" in shown.out
     assert "$0.50/h goes on" in shown.out
     assert "ben@lab" in shown.out
     one_sweep = world.run("ledger", "--json").json
