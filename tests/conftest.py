@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +51,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("suite")
     config.pluginmanager.register(Proof(config), "sweepstack-proof")
+    worker = getattr(config, "workerinput", None)
     if config.getoption("--live"):
         from tests.live.run import begin
 
         begin(config, config.getoption("--live"), config.getoption("--spend"))
-    elif worker := getattr(config, "workerinput", None):
+    elif worker is None:
+        _leave_the_user_alone(config)
+    else:
         import_share(TESTS, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def _leave_the_user_alone(config: pytest.Config) -> None:
+    """What tests remember (places of evidence, keys of hosts) stays out of the records of the person who runs them:
+    `sweepctl ledger --all` reads those. For a test that says nothing of its own; the other processes inherit it."""
+    folder = tempfile.mkdtemp(prefix="sweepstack-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ |= {"XDG_DATA_HOME": f"{folder}/data", "KUBECACHEDIR": f"{folder}/kube"}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

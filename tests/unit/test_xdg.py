@@ -29,6 +29,10 @@ OWN = {
 READS = re.compile(r"(?:environ|env)\b[^\n]{0,20}XDG_(?:DATA|CACHE)|xdg\(env|\$\{XDG_")
 
 
+def test_the_tests_themselves_write_into_no_folder_of_the_user() -> None:
+    assert not data_folder().is_relative_to(Path.home())
+
+
 @pytest.mark.parametrize("value", ["relative", "", "/absolute"])
 def test_all_ask_for_the_same_folder(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative value is none: else the lock that keeps two `up`s from renting twice is another one in each folder."""
