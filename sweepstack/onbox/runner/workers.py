@@ -226,7 +226,7 @@ class Proofs:
 
     def _asked(self, record: Mapping[str, Any]) -> dict[str, str]:
         """What the scheduler says of a worker's job: `state`, `why`, `memory`, `lacks`; unknown where it does not say.
-        A program that an older version sent may not say all."""
+        A program that an older version sent may not say the last two."""
         found = {"state": "unknown", "why": "", "memory": "", "lacks": ""}
         argv = (self._spec().get("shared") or {}).get("worker_state") or []
         if argv and record.get("job"):
@@ -236,9 +236,9 @@ class Proofs:
                     asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=ASK_SECONDS, cwd=self._home
                 )
                 said = json.loads(done.stdout)
-                found["lacks"] = str(said.get("lacks", ""))
                 if said["state"] in ("running", "ended"):
-                    found.update({name: str(said.get(name, "")) for name in ("state", "why", "memory")})
+                    found.update(state=str(said["state"]), why=str(said["why"]), memory=str(said.get("memory", "")))
+                found["lacks"] = str(said.get("lacks", ""))
         return found
 
 
