@@ -16,6 +16,9 @@ Exit codes beside those of `main`:
   8      cells remain, and other workers have them
   11     cells remain that would not end within what is left of this allocation: a new one takes them
   9      this worker's end was taken for proved: it wrote nothing more
+Of `--worker-ended`, which then wrote nothing down:
+  10     the worker runs, or something of its cells does
+  12     another part of it (a pod, on a node of its own) is not known to have ended
 With SIGUSR1 the end of the allocation is near: as SIGTERM, and the journal has `why: wall`.
 
 Once cells were measured, a worker takes long ones first: else the last ones keep one worker at work while the others
@@ -337,8 +340,8 @@ class Worker(Runner):
 
 def ended(home: Path, name: str, saw: str, by: str) -> int:
     """Writes down that a person saw the end of a worker. Refused where this host or the scheduler proves that it runs,
-    or has to be told of more than one part of it (12).
-    Blocks until it has the journal's turn. Raises Fatal."""
+    or where the scheduler has to be told of each part of it, and lacks one. Blocks until it has the journal's turn.
+    Raises Fatal."""
     me = who("")
     spec = Spec(home / "spec.json")
     proofs = Proofs(home, me, spec)

@@ -117,9 +117,9 @@ def _answers(status: Mapping[str, Any]) -> bool:
     return (ready or starts) and conditions.get("DisruptionTarget", {}).get("status") != "True"
 
 
-def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether the cluster takes this node for one that answers."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
+def is_ready(body: Mapping[str, Any]) -> bool:
+    """Whether the cluster takes this node for one that answers, or this pod for one that can be asked."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
