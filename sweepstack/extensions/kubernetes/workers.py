@@ -343,13 +343,7 @@ def _way_on(seen: Standing, pod: Object) -> str:
 
 
 def person_saw(
-    cluster: Cluster,
-    native_id: str,
-    account: str,
-    worker: str,
-    saw: str,
-    keep: Keep | None = None,
-    parts: Callable[[], bytes] = bytes,
+    cluster: Cluster, native_id: str, account: str, worker: str, saw: str, keep: Keep, parts: Callable[[], bytes]
 ) -> str:
     """See `TakesWord.worker_ended`; each pod of a worker is told of by its own name. It is written on the pod, whose
     object then ends as soon as its end is on record. For one of several that record is made here: `keep`. `parts`: the
@@ -363,8 +357,7 @@ def person_saw(
         )
 
     def put_on_record(pod: Object) -> None:
-        if keep is not None:
-            keep({f"{RECORDS}/{uid}.json": record_of(pod, f"a person saw that it has ended ({saw})")})
+        keep({f"{RECORDS}/{uid}.json": record_of(pod, f"a person saw that it has ended ({saw})")})
 
     if (pod := seen.lost.get(uid)) is not None:
         name = str(pod["metadata"]["name"])

@@ -341,16 +341,21 @@ def test_a_pod_on_a_node_that_does_not_answer_keeps_the_end_open(store: Store) -
     top_up(store, 1)
     store.objects["pvc"][BOX]["metadata"]["annotations"][f"{PREFIX}name"] = "box-0"
     (lost,) = running(store, store.objects["job"][f"{BOX}-1"], 0)
-    worker = f"{lost['metadata']['uid']}.0"
+    worker, kept = f"{lost['metadata']['uid']}.0", dict[str, bytes]()
+
+    def saw() -> str:
+        return workers.person_saw(store, BOX, "a", worker, "ann: it burnt", kept.update, bytes)  # type: ignore[arg-type]
+
     with pytest.raises(RequestRefused, match="runs, as the cluster shows it"):
-        workers.person_saw(store, BOX, "a", worker, "ann: it burnt")  # type: ignore[arg-type]
+        saw()
     store.objects["node"].clear()
     with pytest.raises(NotYetGone, match="is not in the cluster any more") as found:
         end_all(store, 0.1)
     assert f'`sweepctl confirm worker box-0 {worker} --saw "…"`' in str(found.value)
     assert "taint" not in str(found.value), "there is no node that could have one"
-    assert worker in workers.person_saw(store, BOX, "a", worker, "ann: it burnt")  # type: ignore[arg-type]
-    assert workers.person_saw(store, BOX, "a", worker, "ann: it burnt") == ""  # type: ignore[arg-type]
+    assert worker in saw()
+    assert saw() == ""
+    assert kept == {}, "the pod itself is the record"
     end_all(store)
 
 
