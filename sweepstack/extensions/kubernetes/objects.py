@@ -53,10 +53,8 @@ def claim(request: BoxRequest, storage_class: str) -> Object:
 
 def held_claim(name: str, labels: Mapping[str, str], marks: Mapping[str, str], spec: Object) -> Object:
     """A claim of ours, which our finalizer holds. `marks`: its annotations."""
-    metadata = {"labels": {MANAGED: MANAGER, **labels}, "annotations": dict(marks), "finalizers": [HOLD]}
-    return {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, **metadata}, "spec": spec
-    }  # fmt: skip
+    metadata = {"name": name, "labels": {MANAGED: MANAGER, **labels}, "annotations": dict(marks), "finalizers": [HOLD]}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 def mark(**marks: str | None) -> Object:
@@ -81,6 +79,11 @@ def pods_of(pvc: Object) -> dict[str, Any]:
 def deleted(body: Object) -> bool:
     """Whether its delete was asked for: it is Terminating."""
     return bool(body["metadata"].get("deletionTimestamp"))
+
+
+def is_shared(body: Object) -> bool:
+    """Whether pods on several nodes may mount this claim, or this volume."""
+    return MANY in (body["spec"].get("accessModes") or ())
 
 
 def status_of(body: Object) -> Object:

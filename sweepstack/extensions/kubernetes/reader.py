@@ -169,7 +169,7 @@ class _Reader:
     def _overdue(self, own: Object) -> None:
         """Its node is silent, which may have it for ever. Where other nodes mount the volume another one takes its
         place: what it may still do is a command that has no client any more."""
-        if objects.MANY in (self._pvc["spec"].get("accessModes") or ()):
+        if objects.is_shared(self._pvc):
             self._cluster.delete("pod", own, grace=0)
         else:
             self._why += f", and its node does not say that it has; once you have seen that it is off: {pods.off(own)}"

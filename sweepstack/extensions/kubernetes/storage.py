@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
-from sweepstack.extensions.kubernetes.objects import MANY
+from sweepstack.extensions.kubernetes.objects import is_shared
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 
 ONE_NODE = frozenset(
@@ -50,7 +50,7 @@ def meant(there: Sequence[Object], name: str) -> Object | None:
 
 def must_be_shared(claim: Object, nodes: int) -> None:
     """Raises RequestRefused where workers of several pods can't have this claim."""
-    if nodes > 1 and MANY not in (claim["spec"].get("accessModes") or ()):
+    if nodes > 1 and not is_shared(claim):
         raise RequestRefused(
             f"job.nodes is {nodes}, and the box's claim {claim['metadata']['name']} is ReadWriteOnce: one node alone "
             "mounts it. A box that is made with job.nodes has a claim that is ReadWriteMany: make another one"
@@ -66,7 +66,7 @@ def refusals(cluster: Cluster, nodes: int, storage_class: str | None = None) -> 
     try:
         there = cluster.list("storageclass")
         if storage_class is None:
-            there = [] if any(MANY in (pv["spec"].get("accessModes") or ()) for pv in cluster.list("pv")) else there
+            there = [] if any(map(is_shared, cluster.list("pv"))) else there
         else:
             there = [found] if (found := meant(there, storage_class)) is not None else []
     except PlatformError:

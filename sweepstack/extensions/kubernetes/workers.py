@@ -82,8 +82,7 @@ def top_up(
     again, it looks first."""
     cluster.require(account)
     claim = _open_claim(cluster, native_id)
-    many_nodes = objects.MANY in (claim["spec"].get("accessModes") or ())
-    asked = WorkersAsked.of(scheduler, one_node=not many_nodes)
+    asked = WorkersAsked.of(scheduler, one_node=not objects.is_shared(claim))
     storage.must_be_shared(claim, asked.pod.nodes)
     if asked.pods and asked.pods != objects.pods_of(claim):
         cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
@@ -207,7 +206,7 @@ def _has_begun(pod: Object) -> bool:
     """Whether a process of a pod may run, or may have run."""
     if not objects.node_of(pod):
         return False
-    told_ = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    told_ = objects.status_of(pod).get("containerStatuses") or [{}]
     return not all("waiting" in (one.get("state") or {}) and not one.get("restartCount") for one in told_)
 
 
@@ -437,8 +436,8 @@ def _is_of_last(seen: Standing, pod: Object) -> bool:
 
 
 def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    uid, status = uid_of(pod), pod.get("status") or {}
-    state = "RUNNING" if status.get("phase") == "Running" else "PENDING"
+    uid, status = uid_of(pod), objects.status_of(pod)
+    state = "RUNNING" if objects.phase_of(pod) == "Running" else "PENDING"
     if uid in seen.lost:
         state = "LOST"
     found: dict[str, Any] = {
@@ -463,7 +462,7 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
 def _events_of(cluster: Cluster, seen: Standing) -> dict[str, list[Object]]:
     """Events of some pods that wait. Where they can't be read, what is said without them is less."""
     found: dict[str, list[Object]] = {}
-    waiting = [pod for pod in seen.at_work.values() if (pod.get("status") or {}).get("phase") != "Running"]
+    waiting = [pod for pod in seen.at_work.values() if objects.phase_of(pod) != "Running"]
     for pod in waiting[:MOST_EVENTS]:
         with contextlib.suppress(PlatformError):
             found[uid_of(pod)] = cluster.events(str(pod["metadata"]["name"]))
@@ -474,7 +473,7 @@ def _summary(cluster: Cluster, seen: Standing, events: Mapping[str, list[Object]
     """All of it in one line: how many run, how many wait and why, what ended badly, and what to do about it."""
     events = _events_of(cluster, seen) if events is None else events
     slots = seen.slots()
-    run = [pod for pod in seen.at_work.values() if (pod.get("status") or {}).get("phase") == "Running"]
+    run = [pod for pod in seen.at_work.values() if objects.phase_of(pod) == "Running"]
     waiting = [pod for pod in seen.at_work.values() if pod not in run]
     parts: list[str] = []
     if slots.live or run:
