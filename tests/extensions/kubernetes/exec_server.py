@@ -28,14 +28,14 @@ TOKEN = "Bearer a-token"
 
 class ExecServer:
     """`protocols`: those that it speaks. `refuses`: (status, message) for each request. `late`: so many commands
-    find no container yet. `piece`: a message is cut into frames of so many bytes. `mute`: it takes what comes, answers
-    no ping, and runs nothing. `lose_after`: bytes of output after which the connection is reset. `tls`: (certificate,
-    key) files."""
+    find no container yet; `began`: what came from such a one before that. `piece`: a message is cut into frames of so
+    many bytes. `mute`: it takes what comes, answers no ping, and runs nothing. `lose_after`: bytes of output after
+    which the connection is reset. `tls`: (certificate, key) files."""
 
     def __init__(self, tls: tuple[str, str] | None = None) -> None:
         self.protocols: tuple[str, ...] = (V5, V4)
         self.refuses: tuple[int, str] | None = None
-        self.late = 0
+        self.late, self.began = 0, b""
         self.piece = 0
         self.mute = False
         self.lose_after: int | None = None
@@ -147,6 +147,7 @@ class Session:
             self._message(channel, b"")  # as the real one does
         if self.server.late:
             self.server.late -= 1
+            self._message(1, self.server.began)
             self._status({"status": "Failure", "reason": "InternalError", "message": _NOT_YET})
             return
         try:

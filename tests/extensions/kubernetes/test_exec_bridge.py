@@ -180,6 +180,13 @@ def test_a_container_that_does_not_begin_is_told(server: ExecServer, patience: f
     assert (len(server.asked) > 1) is (patience > 0)
 
 
+def test_a_command_that_began_is_not_run_again(server: ExecServer) -> None:
+    server.late, server.began = 10**6, b"one line\n"
+    code, out, err = run(server, "cat", given=b"x", patience=30)
+    assert (code, out, len(server.asked)) == (255, b"one line\n", 1)
+    assert b"container not found" in err
+
+
 def test_no_such_program_is_told(server: ExecServer) -> None:
     code, _, err = run(server, "no-such-program")
     assert code == 255

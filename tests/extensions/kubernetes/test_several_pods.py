@@ -214,6 +214,16 @@ def played(folder: Path, kinds: list[list[str]], asks: bool, order: list[tuple[i
         assert world.free() == [not set(kinds) & set(RUNNING) for kinds in world.kinds]
 
 
+def test_a_persons_word_does_not_stand_for_what_a_node_told(tmp_path: Path) -> None:
+    with World(tmp_path / "box", [["silent", "told"]], asks=True).played() as world:
+        other = world.uids[0][1]
+        record = world.home / worker_state.RECORDS / f"{other}.json"
+        assert not world.confirm(f"{other}.0")
+        assert not record.exists()
+        world.status()
+        assert "says that it has ended" in json.loads(record.read_text())["why"]
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Callable[[], Path]:
     made = iter(range(1 << 30))
