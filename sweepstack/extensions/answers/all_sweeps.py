@@ -211,19 +211,17 @@ def read_all(known: KnownStates, root: Path, backend: str, progress: Progress) -
     """Reads each ledger. Never raises for one that does not read: it is in `unknown`."""
     found, now = Everything(unknown=list(known.problems)), datetime.now(UTC)
     states = {_full(name, root): state for name, state in known.states.items()}
-    names = {uri: store.marker for store in known.stores.values() for uri in [store.objects.uri]}
-    places = list(dict.fromkeys([*names, *(uri for stack in remembered_stacks() for uri in remembered(stack))]))
+    stores = {store.objects.uri: store for store in known.stores.values()}
+    places = list(dict.fromkeys([*stores, *(uri for stack in remembered_stacks() for uri in remembered(stack))]))
     progress.expect(len(places))
 
     def ask(uri: str) -> SweepCost | str:
         try:
-            store = EvidenceStore.open(uri)
+            store = stores.get(uri) or EvidenceStore.open(uri)
         except EvidenceMissing:
-            if uri in names:
-                raise
             return f"{uri} is not counted: this computer remembers evidence there, which is not there any more"
         held = held_elsewhere(store, backend)
-        full = f"{store.marker.project}/{store.marker.stack}"
+        full = _name(store)
         if held is not None:
             return f"{full} is not counted: the state in {held.backend} holds it ({store.shown})"
         return _read(store, states.get(full, StackState(stack=store.marker.stack)), now)
@@ -233,7 +231,7 @@ def read_all(known: KnownStates, root: Path, backend: str, progress: Progress) -
     found.elsewhere = [one for one in answers.values() if isinstance(one, str)]
     for uri, answer in answers.items():
         if isinstance(answer, SweepstackError):
-            name = f"{names[uri].project}/{names[uri].stack}" if uri in names else uri
+            name = _name(stores[uri]) if uri in stores else uri
             found.unknown.append(f"what {name} cost is not known: {answer}")
     there = {one.name for one in sweeps}
     silent = {_full(name, root): name for name, state in known.states.items() if not _has_evidence(state)}
@@ -270,6 +268,10 @@ def _has_evidence(state: StackState) -> bool:
     """Whether the state says where its evidence is (then it was read, or a problem says why not), or has volumes
     alone."""
     return state.identity is not None or bool(state.boxes or state.volumes)
+
+
+def _name(store: EvidenceStore) -> str:
+    return f"{store.marker.project}/{store.marker.stack}"
 
 
 def _full(stack: str, root: Path) -> str:
