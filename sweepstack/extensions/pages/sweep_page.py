@@ -13,11 +13,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sweepstack.billing.ledger import HOUR, Bill, Span
-from sweepstack.cli.commands.results.order import Line, LineT, Wanted, best_first, value_of
+from sweepstack.cli.commands.results.order import LineT, Wanted, best_first, value_of
 from sweepstack.core.heartbeat import Patrol
 from sweepstack.core.results import (
     SEED,
-    CellResult,
     Group,
     axes_of,
     columns_of,
@@ -61,12 +60,12 @@ def sweep_page(facts: SweepFacts) -> str:
 
 def sections(facts: SweepFacts) -> list[Part]:
     """All sections; none is left out, so that a reader sees what is not there, and why."""
-    ran = timeline(facts)
+    ran, found = timeline(facts), facts.cells.results
     where: Sequence[Shown] = [ran] if ran.spans else [Text("Nothing was ever started, or no journal can be read.")]
     return [
         ("Overview", _overview(facts)),
         ("Results", results(facts)),
-        ("Metrics", metrics(facts, best_of(facts.cells.results, facts.wanted)[0])),
+        ("Metrics", metrics(facts, [found[number].name for number in best_of(found, facts.wanted)[0]])),
         ("Cells on boxes", [*where, *_unread(facts), *bounded(cells(facts), "status --json")]),
         ("Money", money(facts)),
         ("Machines", machines(facts)),
@@ -259,26 +258,26 @@ def results(facts: SweepFacts) -> list[Shown]:
         for group in made
         if group.mixed
     ]
-    best, marked, said = best_of(found, facts.wanted)
+    marked, said = best_of(found, facts.wanted)
     rows = [
         (
             one.name,
             *(text(one.params.get(axis)) for axis in axes),
             *(text(one.values.get(name)) for name in columns),
             codes.get(one.code or "", "?"),
-            *([best.get(one.name, "")] if best else []),
+            *(["best" if number in marked else ""] if marked else []),
         )
-        for one in found
+        for number, one in enumerate(found)
     ]
     first = 1 + len(axes)
     right = frozenset(range(first, first + len(columns)))
     keys = {first + at: [_full(one.values.get(name)) for one in found] for at, name in enumerate(columns)}
-    headers = ("cell", *axes, *columns, "code", *(["mark"] if best else []))
+    headers = ("cell", *axes, *columns, "code", *(["mark"] if marked else []))
     blocks += bounded(
         Table("Values of each verified cell", headers, rows, right=right, keys=keys, marked=marked), "results --as csv"
     )
     blocks += said
-    blocks += parallel(roster, found, facts.pruned, facts.wanted, best)
+    blocks += parallel(roster, found, facts.pruned, facts.wanted, [found[number].name for number in marked])
     blocks += [Text(f"{one.name} is {one.state}: {one.note}.", "warn") for one in found if one.note]
     missing = len(roster) - len({one.name for one in found})
     if missing:
@@ -288,25 +287,21 @@ def results(facts: SweepFacts) -> list[Shown]:
     return blocks
 
 
-def best_of(lines: Sequence[LineT], wanted: Wanted | None) -> tuple[dict[str, str], frozenset[int], list[Block]]:
-    """Name of a row → its mark, the numbers of the rows that are marked, and words, by the rule of `results --best`.
-    A group's name is that of its first cell. Nothing is marked where the stack names no metric, or none is finite."""
+def best_of(lines: Sequence[LineT], wanted: Wanted | None) -> tuple[frozenset[int], list[Block]]:
+    """The numbers of the rows that are marked, and words, by the rule of `results --best`. Nothing is marked where the
+    stack names no metric, or none is finite."""
     if wanted is None:
-        return {}, frozenset(), [Text("No row is marked as the best: the stack file names no metric.")]
+        return frozenset(), [Text("No row is marked as the best: the stack file names no metric.")]
     names = list(dict.fromkeys(name for one in lines for name in one.values))
     try:
         _, best = best_first(lines, wanted, names)
     except No as error:
-        return {}, frozenset(), [Text(f"No row is marked as the best: {error}.")]
+        return frozenset(), [Text(f"No row is marked as the best: {error}.")]
     same = [number for number, one in enumerate(lines) if value_of(one, wanted.name).mean == best.value.mean]
     same = same[:MOST_MARKED]
     words = [" ".join(line.split()).removeprefix("best ") for line in best.lines()]
     said: list[Block] = [Text(f"Best by {wanted.name}: {'; '.join(words)}.", "good")]
-    return {_row_name(lines[number]): "best" for number in same}, frozenset(same), said
-
-
-def _row_name(line: Line) -> str:
-    return line.name if isinstance(line, CellResult) else ", ".join(line.wanted[:1])
+    return frozenset(same), said
 
 
 def bounded(table: Table, command: str) -> list[Block]:
@@ -333,19 +328,19 @@ def _full(value: Any) -> str | None:
 def _means(made: list[Group], columns: list[str], codes: dict[str, str], wanted: Wanted | None) -> list[Block]:
     shown_columns = with_mean(made, columns)
     axes = list(made[0].axes)
-    best, marked, said = best_of(made, wanted)
+    marked, said = best_of(made, wanted)
     rows = [
         (
             *([text(group.axes[axis]) for axis in axes] or ["all cells"]),
             n_text(group),
             *(mean_text(group.values.get(name)) for name in shown_columns),
-            *([best.get(_row_name(group), "")] if best else []),
+            *(["best" if number in marked else ""] if marked else []),
         )
-        for group in made
+        for number, group in enumerate(made)
     ]
     named = axes or ["cells"]
     first = len(named) + 1
-    headers = (*named, "n", *shown_columns, *(["mark"] if best else []))
+    headers = (*named, "n", *shown_columns, *(["mark"] if marked else []))
     right = frozenset(range(first - 1, first + len(shown_columns)))
     means = {name: [group.values.get(name) for group in made] for name in shown_columns}
     keys: dict[int, Sequence[Any]] = {
