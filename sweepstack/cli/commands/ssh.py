@@ -86,6 +86,11 @@ def forward(target: Target, box: str, port: str, out: Out) -> int:
 def parse_ports(text: str) -> tuple[int, int]:
     """(here, on the box). Raises Unsure for anything but one or two ports."""
     parts = text.split(":")
-    if len(parts) in (1, 2) and all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in parts):
+    if len(parts) in (1, 2) and all(map(is_port, parts)):
         return int(parts[0]), int(parts[-1])
     raise Unsure(f'"{text}" is no port; write 6006, or 8080:6006 for 8080 here and 6006 on the box')
+
+
+def is_port(text: str) -> bool:
+    """Whether it is the number of one port."""
+    return text.isascii() and text.isdigit() and 0 < int(text) < 65536

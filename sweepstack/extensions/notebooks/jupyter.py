@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.cli.box_access import find_box, way_to
+from sweepstack.cli.commands.ssh import is_port
 from sweepstack.cli.output import NO, YES, Out, aside
 from sweepstack.cli.progress import Progress
 from sweepstack.onbox.agent.local_channel import LocalChannel
@@ -53,7 +54,7 @@ class Served:
 def report(target: Target, name: str, port: str | None, out: Out) -> int:
     """Serves until Ctrl-C. `port`: of this machine; None: one that is free. Blocks. Raises No where the box has no
     Jupyter, Unsure where it can't be reached."""
-    if port is not None and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if port is not None and not is_port(port):
         raise Unsure(f'"{port}" is no port; with --jupyter it is one of this machine, such as 8888')
     box = find_box(target, name)
     channel = way_to(target, box)
