@@ -12,7 +12,7 @@ import pytest
 from sweepstack.cli.commands.results.order import Wanted
 from sweepstack.core.metrics import run_once
 from sweepstack.core.records import Cell
-from sweepstack.core.results import CellResult
+from sweepstack.core.results import CellResult, groups
 from sweepstack.core.search_log import SearchLog, Step
 from sweepstack.evidence.search_log import append
 from sweepstack.extensions.pages import sweep_page
@@ -47,6 +47,7 @@ def test_the_best_is_that_of_results_and_stands_out(world: World) -> None:
     best = world.run("results", "--best", "loss", "--json").json["best"]
     marked = re.findall(r'<tr class="marked"><th scope="row">(.*?)</th>', text)
     assert marked == best["cells"] == ["lr0.3"]
+    assert re.findall(r'<th scope="row">([^<]*)</th>.*<td[^>]*>best</td></tr>', text) == marked
     assert "Best by loss: lr0.3: loss 0.25, the lowest of one cell." in text
     drawn = plots(text)["parallel"]
     assert (drawn["names"], [drawn["words"][kind] for kind in drawn["kinds"]]) == (
@@ -74,6 +75,15 @@ def test_as_good_is_marked_too_and_what_is_not_finite_never(
     assert [lines[number].name for number in sorted(rows)] == marked
     assert isinstance(said, Text)
     assert said.text.startswith("Best by acc: " if marked else "No row is marked as the best: ")
+
+
+def test_the_best_mean_has_the_word_in_its_row() -> None:
+    roster = [Cell(name=f"{lr}-{seed}", params={"lr": lr, "seed": seed}) for lr in (1, 2, 3) for seed in (0, 1)]
+    found = [CellResult(one.name, one.params, "verified", {"acc": one.params["lr"] % 3}) for one in roster]
+    table = sweep_page._means(groups(roster, found, ["seed"]), ["acc"], {}, Wanted("acc", lowest=False))[0]
+    assert isinstance(table, Table)
+    assert [row[-1] for row in table.rows] == ["", "best", ""]
+    assert table.marked == {1}
 
 
 def test_where_all_are_as_good_only_some_are_marked_and_the_number_is_said() -> None:
