@@ -369,10 +369,14 @@ def _sources(drafts: Sequence[_Draft], problems: list[Problem]) -> None:
     """Refuses what begins from no cell of the roster, or in the end from itself."""
     begins = {draft.name: str(draft.params[SOURCE]) for draft in drafts if SOURCE in draft.params}
     names = {draft.name for draft in drafts} if begins else set()
+    ends: set[str] = set()  # where a walk from source to source comes to an end
     for draft in drafts if begins else ():
-        source, path = begins.get(draft.name, ""), [draft.name]
-        while (after := begins.get(path[-1])) is not None and after not in path:
-            path.append(after)
+        source, path = begins.get(draft.name, ""), dict.fromkeys([draft.name])
+        after = source
+        while after in begins and after not in path and after not in ends:
+            path[after] = None
+            after = begins[after]
+        ends.update(path if after not in path else ())
         if source and source not in names:
             param = "; a job with a parameter `from` names {from} in job.run"
             problems.append(

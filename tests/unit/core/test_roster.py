@@ -265,6 +265,12 @@ def test_a_cell_that_begins_from_another_one_is_another_cell_than_one_that_does_
     assert [cell.source for cell in chain.cells] == ["n1", "n2"]
 
 
+def test_a_long_chain_is_walked_once() -> None:
+    """5,000 cells, the last one first: a walk from each to its end takes minutes."""
+    chain = roster(list=[{"n": n, "from": f"n{n - 1}"} for n in range(5000, 1, -1)] + [{"n": 1}])
+    assert chain.cells[0].source == "n4999"
+
+
 @pytest.mark.parametrize(
     ("listed", "words"),
     [
