@@ -18,9 +18,9 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.launch.entries import finished
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import file_sha256, hex_of
+from sweepstack.onbox.common.canonical import file_sha256
 from sweepstack.onbox.common.errors import EvidenceDamaged, EvidenceMissing, NotAFile
-from sweepstack.onbox.common.longer import FROM
+from sweepstack.onbox.common.longer import FROM, sent_name
 from sweepstack.onbox.common.next_version import checkpoint_name, work_of
 from sweepstack.onbox.common.units import spell_bytes
 
@@ -49,7 +49,7 @@ def bring(
         # A cell that could not begin from the copy on the box is sent another one.
         refused = known is not None and known.state == "failed"
         if refused or not _is_there(channel, identity, str(begins["cell"]), str(begins["manifest"])):
-            _send(identity, begins, f"{folder}/{hex_of(begins['manifest'])[:16]}.sent", channel, store, progress)
+            _send(identity, begins, f"{folder}/{sent_name(begins['manifest'])}", channel, store, progress)
 
 
 def _send(

@@ -6,8 +6,15 @@ the journal and the manifest say under `FROM` which sealed copy it is: `{cell, m
 
 from __future__ import annotations
 
+from sweepstack.onbox.common.canonical import hex_of
+
 FROM = "from"
 SOURCE = "@from"
 """No person can write a parameter of this name."""
 MARK = ".begun-from.json"
 """A file in a folder of checkpoints: the sealed copy that it began from."""
+
+
+def sent_name(manifest: str) -> str:
+    """The name of a copy that was sent to a cell, in its folder of checkpoints."""
+    return f"{hex_of(manifest)[:16]}.sent"

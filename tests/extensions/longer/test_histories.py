@@ -18,7 +18,7 @@ import pytest
 
 from sweepstack.extensions.longer.onbox import begin
 from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, sha256_hex
-from sweepstack.onbox.common.longer import MARK
+from sweepstack.onbox.common.longer import MARK, sent_name
 from sweepstack.onbox.runner.sealing import CellFailure
 
 STEPS = ("_copy", "write_atomically", "fsync_directory", "file_sha256", "rename")
@@ -79,7 +79,7 @@ class World:
     def send(self) -> None:
         if self.asked is not None:
             place = next(place for digest, place in self.seals if digest == self.asked)
-            self.put(place, begin.sent_to(self.target.parent, self.asked))
+            self.put(place, self.target.parent / sent_name(self.asked))
 
     def ask(self) -> None:
         if self.seals and not self.own:

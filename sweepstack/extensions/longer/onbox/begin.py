@@ -25,11 +25,10 @@ from sweepstack.onbox.common.canonical import (
     digest_of_bytes,
     file_sha256,
     fsync_directory,
-    hex_of,
     write_atomically,
 )
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.common.longer import MARK
+from sweepstack.onbox.common.longer import MARK, sent_name
 from sweepstack.onbox.runner.records import Entry, say
 from sweepstack.onbox.runner.sealing import MANIFEST, CellFailure
 
@@ -79,7 +78,7 @@ class Beginnings:
         if not problem:
             os.rename(_staged(folder), folder)  # an empty folder gives way, one with a file in it does not
             fsync_directory(folder.parent)
-            shutil.rmtree(sent_to(folder.parent, entry.source[1]), ignore_errors=True)
+            shutil.rmtree(folder.parent / sent_name(entry.source[1]), ignore_errors=True)
             say(f"{entry.cell} begins from {entry.source[0]} ({entry.source[1]})")
         else:
             self._refused[entry.cell] = problem
@@ -105,7 +104,7 @@ class Beginnings:
         why = []
         for place, where in (
             (self._cells / source, "its sealed copy here"),
-            (sent_to(staged.parent, manifest), "what was sent here"),
+            (staged.parent / sent_name(manifest), "what was sent here"),
         ):
             try:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -160,11 +159,6 @@ def _copy(place: Path, file: dict[str, Any], target: Path) -> None:
         os.fsync(writer.fileno())
     if os.stat(target).st_size != file["size"] or file_sha256(target) != file["sha256"]:
         raise NotHere(f"{file['path']} is not what was sealed")
-
-
-def sent_to(folder: Path, manifest: str) -> Path:
-    """Where a cell's folder of checkpoints has a copy that was sent to it: as `bring` puts it there."""
-    return folder / f"{hex_of(manifest)[:16]}.sent"
 
 
 def _staged(folder: Path) -> Path:
