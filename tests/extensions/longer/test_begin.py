@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sweepstack.core.records import Cell
-from sweepstack.onbox.common.canonical import hex_of
+from sweepstack.extensions.longer.onbox import begin
+from sweepstack.onbox.common.canonical import canonical_json, digest_of_bytes, file_sha256, hex_of
 from sweepstack.onbox.common.longer import FROM, MARK, SOURCE
 from sweepstack.onbox.common.next_version import checkpoint_name, work_of
 from tests.onbox.harness import IDENTITY, Box, around
@@ -156,6 +157,22 @@ def test_what_is_not_the_sealed_copy_is_not_begun_from(box: Box, how: str) -> No
     assert result(box, "long") == ["short"] * 3 + ["long"] * 2
     assert not sent.exists()
     assert folder_of(box, again).exists()
+
+
+def test_holes_of_a_sealed_file_stay_holes(tmp_path: Path) -> None:
+    sealed, there = tmp_path / "sealed", tmp_path / "there"
+    sealed.mkdir()
+    with open(sealed / "map", "wb") as file:
+        file.write(b"begins")
+        file.truncate(64 << 20)
+    if (sealed / "map").stat().st_blocks * 512 >= 1 << 20:
+        pytest.skip("this file system has no holes")
+    digest = file_sha256(sealed / "map")
+    data = canonical_json({"files": [{"path": "map", "size": 64 << 20, "sha256": digest, "role": "artifact"}]})
+    (sealed / "manifest.json").write_bytes(data + b"\n")
+    begin.copy_artifacts(sealed, digest_of_bytes(data), there)
+    assert file_sha256(there / "map") == digest
+    assert (there / "map").stat().st_blocks * 512 < 1 << 20
 
 
 def test_a_line_that_does_not_say_from_which_copy_starts_nothing(box: Box) -> None:

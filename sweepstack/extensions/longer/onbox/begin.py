@@ -28,9 +28,10 @@ from sweepstack.onbox.common.canonical import (
     write_atomically,
 )
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.longer import MARK, sent_name
 from sweepstack.onbox.runner.records import Entry, say
-from sweepstack.onbox.runner.sealing import MANIFEST, CellFailure
+from sweepstack.onbox.runner.sealing import MANIFEST, CellFailure, flush_and_forget
 
 
 class NotHere(SweepstackError):
@@ -153,10 +154,9 @@ def _copy(place: Path, file: dict[str, Any], target: Path) -> None:
     if not stat.S_ISREG(os.lstat(source).st_mode):
         raise NotHere(f"{file['path']} is no file")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with open(source, "rb") as reader, open(target, "xb") as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)
-        writer.flush()
-        os.fsync(writer.fileno())
+    open(target, "xb").close()  # two files never get one name
+    copy_file(source, target)
+    flush_and_forget(target)
     if os.stat(target).st_size != file["size"] or file_sha256(target) != file["sha256"]:
         raise NotHere(f"{file['path']} is not what was sealed")
 
