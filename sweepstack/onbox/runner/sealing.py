@@ -209,8 +209,12 @@ def sealed_manifest(cells: Path, identity: str, cell: str, config_digest: str, r
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    body = data[:-1] if data.endswith(b"\n") else data
-    return digest_of_bytes(body), found
+    return manifest_digest(data), found
+
+
+def manifest_digest(data: bytes) -> str:
+    """The digest of a sealed manifest: without the final newline, as the journal and the evidence have it."""
+    return digest_of_bytes(data[:-1] if data.endswith(b"\n") else data)
 
 
 def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[str, Any] | None) -> Collected:

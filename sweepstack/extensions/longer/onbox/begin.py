@@ -20,18 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from sweepstack.onbox.common.canonical import (
-    canonical_json,
-    digest_of_bytes,
-    file_sha256,
-    fsync_directory,
-    write_atomically,
-)
+from sweepstack.onbox.common.canonical import canonical_json, file_sha256, fsync_directory, write_atomically
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.holes import copy_file
 from sweepstack.onbox.common.longer import MARK, sent_name
 from sweepstack.onbox.runner.records import Entry, say
-from sweepstack.onbox.runner.sealing import MANIFEST, CellFailure, flush_and_forget
+from sweepstack.onbox.runner.sealing import MANIFEST, CellFailure, flush_and_forget, manifest_digest
 
 
 class NotHere(SweepstackError):
@@ -132,7 +126,7 @@ def copy_artifacts(place: Path, manifest: str, target: Path) -> None:
         data = (place / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotHere("it is not there") from None
-    if digest_of_bytes(data[:-1] if data.endswith(b"\n") else data) != manifest:
+    if manifest_digest(data) != manifest:
         raise NotHere("it is another one")
     found = json.loads(data)
     names = dict(found.get("names") or {})
