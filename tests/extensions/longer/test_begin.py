@@ -215,6 +215,7 @@ def test_killed_in_the_middle_of_the_copy(box: Box, change: str) -> None:
         assert sorted(path.name for path in folder.iterdir()) == sorted([MARK, *NAMES])
     box.run("long")
     assert result(box, "long") == ["short"] * 3 + ["long"] * 2
+    assert [path.name for path in folder.parent.iterdir() if path.name != folder.name] == [], "it takes no room"
 
 
 def test_a_new_seal_of_the_source_changes_nothing_of_a_cell_that_has_begun(box: Box) -> None:

@@ -73,7 +73,9 @@ class Beginnings:
         if not problem:
             os.rename(_staged(folder), folder)  # an empty folder gives way, one with a file in it does not
             fsync_directory(folder.parent)
-            shutil.rmtree(folder.parent / sent_name(entry.source[1]), ignore_errors=True)
+            killed = folder.parent.glob(_staged(folder, "*").name)  # what others began, and left behind
+            for needless in (folder.parent / sent_name(entry.source[1]), *killed):
+                shutil.rmtree(needless, ignore_errors=True)
             say(f"{entry.cell} begins from {entry.source[0]} ({entry.source[1]})")
         else:
             self._refused[entry.cell] = problem
@@ -155,8 +157,9 @@ def _copy(place: Path, file: dict[str, Any], target: Path) -> None:
         raise NotHere(f"{file['path']} is not what was sealed")
 
 
-def _staged(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.begins-{os.getpid()}")
+def _staged(folder: Path, process: object = "") -> Path:
+    """Where a process makes its copy; by default this one."""
+    return folder.with_name(f".{folder.name}.begins-{process or os.getpid()}")
 
 
 def _holds(folder: Path) -> bool:
