@@ -180,8 +180,9 @@ def test_a_cancelled_create_keeps_the_id(platform: Platform, harness: Any) -> No
         return
     assert found is not None
     assert (caught.value.identifier, caught.value.outputs) == (found.native_id, found.outputs())
-    assert found.phase is Phase.CREATING
-    assert "cancelled" in caught.value.reasons[0]
+    assert "cancelled" in (why := caught.value.reasons[0])
+    # Where a box is made off and then started, a cancel between the two leaves it off, and says so.
+    assert found.phase is (Phase.STOPPED if "stays off" in why else Phase.CREATING)
 
 
 def test_a_create_that_is_too_slow_keeps_the_id_and_is_adopted_later(
