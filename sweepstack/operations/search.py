@@ -184,6 +184,10 @@ class Saved:
     hours: float
     usd: float | None
 
+    def as_json(self) -> dict[str, Any]:
+        """As `ledger --json` says it, of one sweep or of all."""
+        return {"cells": self.cells, "hours": round(self.hours, 6), "usd": self.usd}
+
     @property
     def words(self) -> str:
         """For a person."""

@@ -84,7 +84,7 @@ def command(
     document = {"stack": target.stack, **as_json(found, gone), "volumes_left": volumes, "alarms": alarms}
     document["egress"] = [one.as_json() for one in billed]
     if saved is not None:
-        document["saved"] = {"cells": saved.cells, "hours": round(saved.hours, 4), "usd": saved.usd}
+        document["saved"] = saved.as_json()
     out.document(document if compared is None else document | {"against_bill": compared.as_json()})
     if compared is not None:
         render_vendor_bill(compared, out)

@@ -135,7 +135,7 @@ class SweepCost:
             "to": last.isoformat() if last else None,
             "gone": sorted(self.gone),
             "volumes_left": [volume.as_json("volumes_left") for volume in self.left],
-            "saved": None if saved is None else {"cells": saved.cells, "hours": saved.hours, "usd": saved.usd},
+            "saved": None if saved is None else saved.as_json(),
             "problems": list(self.found.problems),
         }
 
@@ -314,7 +314,7 @@ def document(found: Everything, backend: str) -> dict[str, Any]:
     return {
         "backend": backend,
         **found.whole.as_json(),
-        "saved": None if saved is None else {"cells": saved.cells, "hours": saved.hours, "usd": saved.usd},
+        "saved": None if saved is None else saved.as_json(),
         "sweeps": [sweep.as_json() for sweep in found.sweeps],
         "people": [{"who": who, "sweeps": of, **part.as_json()} for who, (part, of) in found.people.items()],
         "unknown": found.unknown,
