@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def engine_fix() -> str:
 def package_fix() -> str:
     """What a person does where a part of sweepstack itself is missing or broken."""
     return "pip install --force-reinstall sweepstack" if installed() else "make setup"
+
+
+def project_fix() -> str:
+    """What a person does where no project is: a checkout is one, and makes none elsewhere."""
+    own = f"cd {shlex.quote(str(PACKAGE.parent))}    (the project of this sweepctl)"
+    return "sweepctl init    (makes one here)" if installed() else own
 
 
 def update_fix() -> str:

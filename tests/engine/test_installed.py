@@ -127,4 +127,5 @@ def test_in_a_checkout_there_is_nothing_to_begin(tmp_path: Path) -> None:
     said = run([str(ROOT / ".venv" / "bin" / "sweepctl"), "init"], cwd=tmp_path, env=dict(os.environ))
     assert said.rc == 1
     assert "this sweepctl is of a checkout, which is a project already" in said.err
+    assert f"cd {ROOT}" in said.err
     assert list(tmp_path.iterdir()) == []

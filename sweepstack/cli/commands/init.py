@@ -20,7 +20,7 @@ from sweepstack.cli.options import AsJson
 from sweepstack.cli.output import YES, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.edit.stack_file import StackFile, valid_stack_name
-from sweepstack.core.paths import docs_page, engine_fix, installed, shipped
+from sweepstack.core.paths import docs_page, engine_fix, installed, project_fix, shipped
 from sweepstack.core.version import VERSION
 from sweepstack.onbox.common.errors import No, Unsure
 from sweepstack.operations.sweep.target import Target
@@ -177,8 +177,10 @@ def _may_be_one() -> None:
 def project(example: bool | None, root: Path, out: Out) -> int:
     """Writes what a project has. Raises No where something is in the way."""
     if not installed():
+        there = [] if _is_project(root) else [project_fix()]
         raise No(
-            "this sweepctl is of a checkout, which is a project already", ["sweepctl init NAME    (another stack)"]
+            "this sweepctl is of a checkout, which is a project already",
+            [*there, "sweepctl init NAME    (another stack)"],
         )
     _may_be_one()
     if _is_project(root):

@@ -15,7 +15,7 @@ from sweepstack.cli.commands.init import begin, check_name, first_commands, ther
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.prompt import answer
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.paths import engine_fix, installed
+from sweepstack.core.paths import PACKAGE, engine_fix, installed
 from sweepstack.extensions.importers import kinds, script, trial
 from sweepstack.extensions.importers import write as written
 from sweepstack.extensions.importers.found import Found
@@ -27,17 +27,17 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     """Writes the stack file, and in a folder without a project that, too. Exit 0 if the stack file is good, 1 if a
     person has to edit it first. Runs the user's script once, for a short time, only after a yes, and only where a
     stack file can be written. Raises No where a source does not read; then nothing was written."""
-    here = Path.cwd()
     check_name(name.rsplit("/", 1)[-1])
+    sources, here = home(sources, Path.cwd())
     found = _read(name, sources, here)
-    made = begin(here)
+    made = begin(Path.cwd())
     target = Target.find(name)
     if target.file.path.exists():
         raise there_already(target)
     ran = trial.run(found, here) if _may_run(found, here, yes, out) else None
     seen = trial.outcome(found, here, ran)
-    if target.root != here and here.is_relative_to(target.root):
-        found.job.setdefault("workdir", os.path.relpath(here, target.root))
+    if not here.samefile(target.root):
+        found.job.setdefault("workdir", os.path.relpath(here.resolve(), target.root.resolve()))
     written.scored(found, seen)
     text = written.stack_text(target.stack, found, seen.artifacts, seen.metrics, seen.edit)
     if not target.file.create(text):
@@ -66,6 +66,19 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
             out.line(f"{title:<8} {one}")
     out.next(following)
     return NO if mistakes else YES
+
+
+def home(sources: Sequence[str], here: Path) -> tuple[list[str], Path]:
+    """The sources, and the folder that ships, from which they are named: the folder here, where they lie in it. A file
+    elsewhere is on no other machine, and in no version of the code: so it is the folder of the files then. Also in a
+    checkout of sweepstack itself, which is a project, and no job."""
+    files = {source: (here / source).resolve() for source in sources if (here / source).is_file()}
+    inside = all(file.is_relative_to(here.resolve()) for file in files.values())
+    checkout = not installed() and here.resolve() == PACKAGE.parent
+    if inside and not (files and checkout):
+        return list(sources), here
+    folder = Path(os.path.commonpath([file.parent for file in files.values()]))
+    return [str(files[one].relative_to(folder)) if one in files else one for one in sources], folder
 
 
 def _read(name: str, sources: Sequence[str], here: Path) -> Found:

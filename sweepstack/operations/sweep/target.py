@@ -12,6 +12,7 @@ from pathlib import Path
 from sweepstack.config.edit.stack_file import STORE_KEY, StackFile
 from sweepstack.config.project import STACKS, stacks_in
 from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.paths import project_fix
 from sweepstack.core.records import Approval
 from sweepstack.core.suggest import closest, did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
@@ -211,8 +212,8 @@ def _without_project(start: Path, stack: str | None, error: ConfigError) -> Swee
     folder = next((one for one in (start, *start.parents) if stacks_in(one) or stacks_in(one / STACKS)), None)
     if folder is None:
         near = sorted(one.parent.name for one in start.glob("*/Pulumi.yaml"))
-        into = " or ".join(near[:3]) or "FOLDER"
-        return NoProject(str(error), [f"cd {into}    (your project)", "sweepctl init    (makes one here)"])
+        into = f"cd {' or '.join(near[:3]) or 'FOLDER'}    (your project)"
+        return NoProject(str(error), [into, project_fix()])
     name = _project_on_record(stack) if stack else ""
     what = f"; its name has to be {name} again" if name else ""
     back = f"git -C {_path(str(folder))} checkout -- Pulumi.yaml    (or from a backup{what})"

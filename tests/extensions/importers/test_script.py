@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.extensions.importers import script
+from sweepstack.extensions.importers import script, stack
 from sweepstack.extensions.importers.found import Found
 from sweepstack.onbox.common.errors import No, Unsure
 from tests.extensions.importers.support import project
@@ -235,6 +236,36 @@ def test_a_sweep_gets_the_script_of_another_from(root: Path) -> None:
     assert init.command("it", sources=["cells.csv", "my.py"]) == 0
     run = StackConfig.load(root, "it").job.run
     assert run == "python my.py --learning-rate {learning_rate} --model {model} --out {out}/model.json"
+
+
+def test_a_script_elsewhere_ships_from_its_own_folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It stood in `run` by its path: on no other machine, and an edit of it was no new code."""
+    away = tmp_path_factory.mktemp("away")
+    (away / "train.py").write_text(ARGPARSE)
+    (away / "cells.csv").write_text("lr,seed\n0.1,1\n")
+    (away / "conf").mkdir()
+    (away / "conf/more.csv").write_text("lr,seed\n0.1,1\n")
+    relative = os.path.relpath(away, root)
+    for name, sources in (
+        ("a", [f"{away}/train.py"]),
+        ("b", [f"{relative}/cells.csv", f"{relative}/train.py"]),
+        ("c", [f"{away}/conf/more.csv", f"{away}/train.py"]),
+    ):
+        assert init.command(name, sources=sources, yes=True) == 0
+        config = StackConfig.load(root, name)
+        assert (root / config.job.workdir).resolve() == away.resolve()
+        assert config.job.run.startswith("python train.py ")
+        assert "result.json" in config.artifacts, "the trial ran there"
+
+
+def test_in_a_checkout_the_folder_of_the_script_ships(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkout itself can't: its tests hold keys."""
+    monkeypatch.setattr(stack, "PACKAGE", root / "sweepstack")
+    (root / "mine").mkdir()
+    (root / "mine/train.py").write_text(ARGPARSE)
+    assert init.command("it", sources=["mine/train.py"], yes=False) == 0
+    job = StackConfig.load(root, "it").job
+    assert (job.workdir, job.run.split(" --")[0]) == ("mine", "python train.py")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from rich.console import Console
 from sweepstack.cli.commands.doctor import sweep as doctor
 from sweepstack.cli.output import Out, in_one_line
 from sweepstack.cli.render import render
+from sweepstack.core.paths import PACKAGE
 from sweepstack.evidence.stack_copy import keep_stack_file
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common import box_layout
@@ -215,7 +216,8 @@ def test_outside_a_project(world: World, tmp_path: Any) -> None:
         result = world.run(*words, stack=None)
         assert result.code == 2
         assert "no Pulumi.yaml" in result.err
-        assert "next   cd mine    (your project)\nnext   sweepctl init    (makes one here)" in result.err
+        assert "next   cd mine    (your project)\n" in result.err
+        assert f"next   cd {PACKAGE.parent}    (the project of this sweepctl)" in result.err, "`init` makes none here"
 
 
 def test_a_project_without_its_pulumi_yaml_says_what_brings_it_back(world: World) -> None:
