@@ -177,7 +177,7 @@ def _may_be_one() -> None:
 def project(example: bool | None, root: Path, out: Out) -> int:
     """Writes what a project has. Raises No where something is in the way."""
     if not installed():
-        there = [] if _is_project(root) else [project_fix()]
+        there = [] if (root / "Pulumi.yaml").is_file() else [project_fix()]
         raise No(
             "this sweepctl is of a checkout, which is a project already",
             [*there, "sweepctl init NAME    (another stack)"],
