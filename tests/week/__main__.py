@@ -5,24 +5,31 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.engine.harness import ROOT, Stack
-from tests.engine.package_project import empty_project
+from tests.engine.package_project import Project, empty_project
+from tests.week.from_script import OWN
 from tests.week.own import NAME, own, prepare
+from tests.week.play import Play
 from tests.week.script import week
 from tests.week.tutorial import tutorial
 
-PAGES = {"tutorial.md": tutorial, "week.md": week, "your-own-train-py.md": own}
+PAGES = {"tutorial.md": tutorial, "week.md": week}
+PROJECTS: dict[str, tuple[str, Callable[[Project], None], Callable[[Project], Play]]] = {
+    "your-own-train-py.md": (NAME, prepare, own),
+    **{page: (one.name, one.prepare, one.play) for page, one in OWN.items()},
+}
+"""Pages of a project with a wheel: its folder's name, what is there before, and the play. They need `--trainer`."""
 
 
 def main(names: Sequence[str]) -> None:
-    """Writes these pages, by default all, or none where a play ends early. One needs set-up with `--trainer`."""
+    """Writes these pages, by default all, or none where a play ends early."""
     pages = {}
-    for name in names or PAGES:
-        if PAGES[name] is own:
-            pages[name] = _own()
+    for name in names or (*PAGES, *PROJECTS):
+        if name in PROJECTS:
+            pages[name] = _own(*PROJECTS[name])
             continue
         base = Path(tempfile.mkdtemp(prefix="w-"))
         made: list[Stack] = []
@@ -42,10 +49,10 @@ def main(names: Sequence[str]) -> None:
         print(f"wrote docs/{name}")
 
 
-def _own() -> str:
-    with tempfile.TemporaryDirectory(prefix="w-") as base, empty_project(Path(base), NAME) as project:
+def _own(name: str, prepare: Callable[[Project], None], play: Callable[[Project], Play]) -> str:
+    with tempfile.TemporaryDirectory(prefix="w-") as base, empty_project(Path(base), name) as project:
         prepare(project)
-        return own(project).page()
+        return play(project).page()
 
 
 if __name__ == "__main__":

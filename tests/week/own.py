@@ -61,6 +61,11 @@ def make_repository(folder: Path) -> None:
     (folder / "data" / "train.csv").write_text("text,glad\n" + "".join(f"{text},{int(glad)}\n" for text, glad in texts))
     (folder / "train.py").write_text((SOURCE / "train.py").read_text())
     (folder / ".gitignore").write_text("data/\nruns/\nresults/\n.venv/\n__pycache__/\n")
+    committed(folder)
+
+
+def committed(folder: Path) -> None:
+    """A repository of what lies in this folder, with one commit."""
     who = ["-c", "user.name=A person", "-c", "user.email=person@example.com"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "Train"]):
         subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)

@@ -39,3 +39,7 @@ class Reading(Play):
         self.typed.append(command)
         self.lines += ["", "```console", f"$ {command}", "```"]
         return Result((command,), rc or 0, "", "", 0.0)
+
+    def made(self, path: Path, text: str) -> None:
+        """Writes what a command would have."""
+        self.write(path, text)

@@ -17,7 +17,7 @@ from tests.engine.package_project import Project
 SHOWN_LINES = 90
 """Of one command's output in the transcript; the rest is cut in the middle."""
 _NOISE = re.compile(
-    r"^(… |Failed to open terminal|\s*@ |Duration:|\s*$|(Previewing|Updating|Destroying|Refreshing)\b.*:$)"
+    r"^([…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] |Failed to open terminal|\s*@ |Duration:|\s*$|(Previewing|Updating|Destroying|Refreshing)\b.*:$)"
     r"|^ [ ~+-]*\s+(pulumi|sweepstack):\S+ \S+ +((refresh|creat|updat|delet|runn)ing\b.*|refresh\b.*)?$"
 )
 """Lines that a terminal draws over: an engine's progress, and what did not change."""
@@ -70,6 +70,11 @@ class Play:
         """A new file, written in an editor."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        self.show(path)
+
+    def made(self, path: Path, text: str) -> None:
+        """A file that a command wrote, which has to be this one."""
+        assert path.read_text() == text, f"{path} is another:\n{path.read_text()}"
         self.show(path)
 
     def day(self, title: str) -> None:

@@ -14,7 +14,7 @@ from sweepstack.onbox.common.groups import unit_of
 MOST = 8
 """Lines at most: what proves a run best comes first."""
 _SKIPPED = re.compile(
-    r"(^|/)(\.|__pycache__/|wandb/|mlruns/|log\.txt$|manifest\.json$"
+    r"(^|/)(\.|__pycache__/|wandb/|mlruns/|log\.txt$|manifest\.json$|trainer_state\.json$"
     r"|((generation_|preprocessor_|tokenizer_)?config|tokenizer|special_tokens_map|added_tokens|vocab)\.json$)"
 )
 """What proves nothing of a run by itself."""

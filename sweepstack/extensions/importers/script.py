@@ -13,7 +13,7 @@ from typing import Any
 
 from sweepstack.config.file import parse_document
 from sweepstack.extensions.importers.found import Found, quoted
-from sweepstack.extensions.importers.python_file import called, dotted, parsed
+from sweepstack.extensions.importers.python_file import assigned, called, dotted, parsed
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, No
 
@@ -49,10 +49,12 @@ class Option:
 
 @dataclass
 class Takes:
-    """The options of a script; `by`: which parser it has, "" where none is seen."""
+    """The options of a script; `by`: which parser it has, "" where none is seen. `goes_on`: whether it looks for
+    checkpoints where it writes, and goes on from them."""
 
     by: str = ""
     options: list[Option] = field(default_factory=list)
+    goes_on: bool = False
 
     def first(self, pattern: re.Pattern[str]) -> Option | None:
         """The first option of such a name that takes a value."""
@@ -119,8 +121,21 @@ def compose(found: Found, known: Takes) -> None:
     elif known.by == "Hydra":
         words.append("hydra.run.dir={out}")
     found.run = " ".join(words)
+    keep(found, known)
     if found.grid:
         found.note(f"the values of {' and '.join(found.grid)} are a beginning: write yours")
+
+
+def keep(found: Found, known: Takes) -> None:
+    """Has a script that goes on from its checkpoints write to {checkpoints}, which is kept between the tries of a cell,
+    and all of it copied to {out} when it has ended well. Nothing where it writes to a file, or does so already."""
+    words = re.split(r"(?<=[ =])", found.run)
+    if known.goes_on and " && " not in found.run and words.count("{out}") + words.count("{out} ") == 1:
+        found.run = found.run.replace("{out}", "{checkpoints}") + " && cp -r {checkpoints}/. {out}/"
+        found.note(
+            f"{found.program} goes on from its checkpoints: it writes to {{checkpoints}}, kept between the tries of a "
+            "cell, and all of it is copied to {out}"
+        )
 
 
 ORDER = ("output", "out", "result", "save", "exp", "work", "run", "ckpt", "checkpoint", "default_root", "log", "model")
@@ -160,10 +175,26 @@ def takes(source: str, here: Path) -> Takes:
     except (OSError, ValueError) as error:
         raise No(f"{source}: {error}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    known = assigned(tree)
+    return replace(_takes(tree, calls, here / source), goes_on=any(_goes_on(call, known) for call in calls))
+
+
+def _goes_on(call: ast.Call, known: dict[str, ast.expr]) -> bool:
+    """Whether a call has Hugging Face's Trainer or Lightning go on from what the script finds by itself. An option that
+    a person gives (`args.resume`), or a file that the script names, is no such thing; `True` fails at a first start."""
+    if called(call) == "get_last_checkpoint":
+        return True
+    said = [one.value for one in call.keywords if one.arg in ("resume_from_checkpoint", "ckpt_path")]
+    said = [known.get(one.id, one) if isinstance(one, ast.Name) else one for one in said]
+    found = [one for one in said if not isinstance(one, ast.Attribute | ast.Constant) or _value(one) == "last"]
+    return called(call) in ("train", "fit") and bool(found)
+
+
+def _takes(tree: ast.Module, calls: list[ast.Call], path: Path) -> Takes:
     names = {called(call) for call in calls}
     decorators = [one for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
     if any(dotted(one.func if isinstance(one, ast.Call) else one).endswith("hydra.main") for one in decorators):
-        return _hydra(tree, here / source)
+        return _hydra(tree, path)
     if "HfArgumentParser" in names:
         return _classes(tree, calls, "HfArgumentParser", "_")
     if any(dotted(call.func) in ("tyro.cli", "tyro.extras.overridable_config_cli") for call in calls):
@@ -197,7 +228,7 @@ def of_help(text: str, known: Takes) -> Takes:
         elif known_one.default is None and value is not None:
             found[match[1]] = replace(known_one, default=value)
     by = known.by or ("Hydra" if "Powered by Hydra" in text else "--help" if made else "")
-    return Takes(by, [*found.values(), *made])
+    return Takes(by, [*found.values(), *made], known.goes_on)
 
 
 def _read(text: str) -> Any:

@@ -133,6 +133,8 @@ def direct(found: Found, here: Path) -> None:
         option = script.out_option(script.takes(found.program, here))
         if option is not None:
             found.run += f" {option.word(script.where(option))}"
+    if (here / found.program).is_file():
+        script.keep(found, script.takes(found.program, here))
     axes = [*found.grid, *(found.rows[0] if found.rows else ())]
     unused = [name for name in axes if name != "name" and f"{{{name}}}" not in found.run + str(found.job.get("env"))]
     if unused and said:

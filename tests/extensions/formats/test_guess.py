@@ -10,6 +10,7 @@ from sweepstack.onbox.common.groups import is_group, unit_of
 
 HF = [
     *("model.safetensors", "config.json", "tokenizer.json", "training_args.bin", "all_results.json"),
+    "trainer_state.json",
     *(f"checkpoint-500/{name}" for name in ("model.safetensors", "config.json", "trainer_state.json", "optimizer.pt")),
     "runs/Nov29_08-21-55_host/events.out.tfevents.1764404515.host.77.0",
 ]

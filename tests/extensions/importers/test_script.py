@@ -222,6 +222,40 @@ def test_the_parser_of_transformers(root: Path) -> None:
     assert "--task {task} --output_dir {out}" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("last = get_last_checkpoint(training.output_dir)", True),
+        ("Trainer().train(resume_from_checkpoint=max(found, default=None))", True),
+        ("last = max(found)\nTrainer().fit(model, ckpt_path=last)", True),
+        ('Trainer().fit(model, ckpt_path="last")', True),
+        ("Trainer().train(resume_from_checkpoint=training.resume_from_checkpoint)", False),  # a person gives it
+        ("last = training.resume_from_checkpoint\nTrainer().train(resume_from_checkpoint=last)", False),
+        ("Trainer().train(resume_from_checkpoint=True)", False),  # a first start fails
+        ('Trainer().fit(model, ckpt_path="pretrained.ckpt")', False),
+        ("Trainer().test(model, ckpt_path=best_of(found))", False),
+    ],
+)
+def test_what_goes_on_from_its_checkpoints_writes_where_they_are_kept(line: str, kept: bool, root: Path) -> None:
+    text = " ".join(made(root, f"{TRAINER}\n{line}\n", yes=False).split())
+    assert ("--output_dir {checkpoints} && cp -r {checkpoints}/. {out}/" in text) is kept
+    assert ("--output_dir {out}" in text) is not kept
+    assert ("goes on from its checkpoints" in text) is kept
+
+
+def test_a_sweep_keeps_the_checkpoints_of_its_script(root: Path) -> None:
+    """Also where its own line says where to write; a script that writes one file has no such folder."""
+    lines = "model, data = 1, 2\nTrainer().fit(model, ckpt_path='last')\n"
+    (root / "train.py").write_text(ARGPARSE + lines)
+    (root / "sweep.sh").write_text("for lr in 1 2; do python train.py --lr $lr --output-dir runs/$lr; done\n")
+    assert init.command("it", sources=["sweep.sh"]) == 0
+    run = StackConfig.load(root, "it").job.run
+    assert run == "python train.py --lr {lr} --output-dir {checkpoints} && cp -r {checkpoints}/. {out}/"
+    (root / "train.py").write_text(CLICK + lines)
+    assert init.command("two", sources=["train.py"]) == 0
+    assert StackConfig.load(root, "two").job.run.endswith("--out {out}/model.json")
+
+
 def test_hydras_config(root: Path) -> None:
     (root / "conf").mkdir()
     (root / "conf/config.yaml").write_text("seed: 1\noptim: {lr: 0.01}\ntrainer: {max_epochs: 10}\ndata: ???\n")
