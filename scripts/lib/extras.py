@@ -16,6 +16,7 @@ HEAVY = ("orbax",)
 ASKED_FOR = {
     "kubernetes": r"\bkubernetes\b",
     **{name: rf"\bload:\s*[\"']?{'(hdf5|keras)' if name == 'hdf5' else name}\b" for name in LOADERS},
+    "tensorboard": r"\bload:\s*[\"']?tensorboard\b|\.tfevents\.",
     "runpod": r"\brunpod\b",
     "s3": r"s3://",
     "search": r"\bsampler:\s*[\"']?(?:sobol|tpe|nsgaii)\b",

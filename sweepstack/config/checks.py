@@ -27,6 +27,7 @@ from sweepstack.config.problems import MOST_HINTS, Mistake, dotted, keyed, quote
 from sweepstack.config.secrets import ENV_NAME, RawMistakes, may_be_a_value, secrets_in
 from sweepstack.config.types import artifact_path, relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
+from sweepstack.core.curve_files import X, is_text, kind_of
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.loader_names import CORE, FOLDERS, LOADERS
 from sweepstack.core.roster import Roster
@@ -64,7 +65,7 @@ def cross_checks(
 ) -> list[Mistake]:
     """Platforms without a profile, artifacts with the same path, placeholders that no cell fills, and the like."""
     found = [*_platforms(values, platforms), *_artifacts(values), *_env(values), *_secrets(values), *secrets_in(values)]
-    found += [*several_nodes(values), *_of_platforms(values), *_tracker(values)]
+    found += [*several_nodes(values), *_of_platforms(values), *_tracker(values), *_metrics(values)]
     if roster is not None:
         found += [*_placeholders(values, roster), *_own_files(values, roster)]
     return mistakes_of(found, document, at)
@@ -189,6 +190,21 @@ def _tracker(values: dict[str, Any]) -> RawMistakes:
     """That what asks for trackers needs their extension."""
     if _mapping(values.get("job")).get("tracker") is not None and module_of("trackers", "variables") is None:
         yield ("job", "tracker"), f"needs {not_here('trackers')}", None
+
+
+def _metrics(values: dict[str, Any]) -> RawMistakes:
+    """What the format of the metrics file, which its name tells, does not have."""
+    metrics = _mapping(values.get("metrics"))
+    file = metrics.get("file")
+    if not isinstance(file, str):
+        return
+    kind = kind_of(file)
+    if not is_text(file) and module_of("formats", "curves") is None:
+        yield ("metrics", "file"), f"needs {not_here('formats')}", None
+    if kind in X and isinstance(metrics.get("x"), str) and metrics["x"] != X[kind]:
+        yield ("metrics", "x"), f"of {kind}'s files it is {X[kind]}", metrics["x"]
+    if metrics.get("stop_on_nan") is True and (is_group(file) or not is_text(file)):
+        yield ("metrics", "stop_on_nan"), "reads one file of JSON lines, or a CSV, by its name; see metrics.file", None
 
 
 def _tracked(job: dict[str, Any]) -> dict[Loc, Any]:

@@ -19,11 +19,11 @@ from sweepstack.config.types import (
     BoxKey,
     Count,
     CountOrZero,
+    CurvePath,
     DurationText,
     EnvName,
     EnvNames,
     EnvValue,
-    FilePath,
     FiniteRule,
     Flag,
     Fraction,
@@ -242,8 +242,9 @@ class Metrics(Shape):
     """Which file of a cell holds its curve."""
 
     anchor: ClassVar[str] = "metrics"
-    file: FilePath
-    """a JSON-lines file below `{out}`; placeholders work as in the names of `artifacts`"""
+    file: CurvePath
+    """a file below `{out}`, or a pattern for it; placeholders work as in the names of `artifacts`. Its name tells its
+    format: [formats of curves](#formats-of-curves); by default JSON lines"""
     x: Text
     """the key of the horizontal axis, such as `step`"""
     y: Names

@@ -154,6 +154,13 @@ def artifact_path(path: str) -> str:
     return path
 
 
+def curve_file(path: str) -> str:
+    """`path`, if it names one file of each cell, or is a pattern for it; else raises with the reason."""
+    if path.endswith("/"):
+        raise wrong("the name of a file, or a pattern for it, such as runs/*/events.out.tfevents.*")
+    return artifact_path(path)
+
+
 def _box_name(name: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
         raise wrong("a box's name: lower-case letters, digits and inner dashes, 40 at most")
@@ -273,6 +280,7 @@ LeaseText = Annotated[str, _text("a duration of 10m or more, such as 2h, or none
 CudaText = Annotated[str, _text('a CUDA version in quotes, such as "12.4"', _cuda)]
 FilePath = Annotated[str, AfterValidator(relative_file)]
 ArtifactPath = Annotated[str, AfterValidator(artifact_path)]
+CurvePath = Annotated[str, AfterValidator(curve_file)]
 Names = Annotated[tuple[Text, ...], BeforeValidator(one_or_more)]
 FiniteRule = Annotated[Literal["require", "report"] | tuple[str, ...], BeforeValidator(_finite_rule)]
 Flag = Annotated[bool, BeforeValidator(_flag)]

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -92,10 +92,12 @@ def _row(line: bytes) -> Any:
 
 def last_row(read: Callable[[int, int], bytes], size: int, file: str, most: int) -> Row | None:
     """The last whole row in the last `most` bytes of a metrics file of `size` bytes; `read` as in `last_rows`. Only it
-    is parsed."""
+    is parsed; of a CSV, a field that it leaves empty is the last number of its column there."""
     if is_csv(file):
         rows = last_rows(read, size, file, most)
-        return rows[-1] if rows else None
+        return (
+            {**rows[-1], **last_values(rows, [key for key, value in rows[-1].items() if value == ""])} if rows else None
+        )
     offset = max(0, size - most)
     data = read(offset, most)
     end = data.rfind(b"\n")
@@ -108,6 +110,19 @@ def last_row(read: Callable[[int, int], bytes], size: int, file: str, most: int)
             return row
         end = begin
     return None
+
+
+def last_values(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Any]:
+    """What each of these columns has last; nothing of one that has no number."""
+    found: dict[str, Any] = {}
+    left = set(names)
+    for row in reversed(rows):
+        for name in [name for name in left if number(row.get(name)) is not None]:
+            found[name] = row[name]
+            left.discard(name)
+        if not left:
+            break
+    return found
 
 
 def last_rows(read: Callable[[int, int], bytes], size: int, file: str, most: int) -> list[Row]:

@@ -26,7 +26,8 @@ SEED = "seed"
 @dataclass(frozen=True)
 class CellResult:
     """One cell: its parameters, its state, and every scalar that it left behind. `code`: digest, None where unknown.
-    `note`: whose values these are, where they are not those of the cell's last run."""
+    `note`: whose values these are, where they are not those of the cell's last run. `problem`: why its metrics file
+    gave none, where a person has to know."""
 
     name: str
     params: Mapping[str, Any]
@@ -34,6 +35,7 @@ class CellResult:
     values: Mapping[str, Scalar]
     code: str | None = None
     note: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 from sweepstack.billing.ledger import Spent
 from sweepstack.config.search import SearchConfig
 from sweepstack.config.searched import search_of
+from sweepstack.core.curve_files import missing_reader
 from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.journal import Journal, cell_times
 from sweepstack.core.parallel import in_parallel
@@ -30,6 +31,7 @@ from sweepstack.launch.entries import append_lines, drop_line, hands_on, queue_e
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import ConfigError, EvidenceChanged, SweepstackError
 from sweepstack.onbox.common.units import count
+from sweepstack.operations.sweep.cell_results import files_of
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.tend import Round, Run, changed_by_engine, preview
@@ -88,6 +90,9 @@ def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: Swe
 def _why_not(search: SearchConfig, sources: Sources, snapshot: Snapshot) -> str:
     """Why nothing may be decided now; "" where it may."""
     identity, up = snapshot.state.identity, f"pulumi up --stack {snapshot.state.stack}"
+    metrics = files_of(sources.target, snapshot)[1]
+    if metrics is not None and (lacking := missing_reader(metrics.file)):
+        return f"search: {lacking}; until then nothing is drawn"
     if identity is None or identity.search != search.text:
         return f"search: the stack file has another one than what is up, and nothing is drawn. Next: {up}"
     if snapshot.teardown is not None:

@@ -190,5 +190,6 @@ def recipes(play: Play, stack: Path) -> None:
     play.say(
         """and in the stack file `metrics: {file: metrics.jsonl, x: step, y: [loss]}`. `{out}` is new for each try;
         where one goes on from a checkpoint, the curve begins with what the tries before it wrote. TensorBoard's event
-        files and the trackers' own are not read."""
+        files, the Trainer's `trainer_state.json` and others are [read as they
+        are](stack-config.md#formats-of-curves), too."""
     )

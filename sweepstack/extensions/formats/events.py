@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from sweepstack.extensions.formats.shared import LibraryFile
@@ -19,34 +20,43 @@ class Events(LibraryFile):
     def content(self, scanned: Scan) -> Content:
         """Tags; scalars that are not finite, by tag. Raises Unreadable for a record that is cut or damaged, and for a
         file without an event beside that of its version."""
-        from google.protobuf.message import DecodeError
-        from tensorboard.compat.proto import event_pb2
-        from tensorboard.compat.tensorflow_stub import errors
-        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
-
-        found, bad, position, events = Content(), dict[str, int](), 0, 0
-        reader = PyRecordReader_New(self.file.path)
-        try:
-            while position < self.file.size:
-                reader.GetNext()
-                record = reader.record()
-                position += FRAME + len(record)
-                event = event_pb2.Event.FromString(record)
-                if not events and not event.file_version:
-                    raise Unreadable("does not begin as an event file does")
-                events += 1
-                for value in event.summary.value:
-                    found.names.add(value.tag)
-                    if any(not math.isfinite(number) for number in _numbers(value)):
-                        bad[value.tag] = bad.get(value.tag, 0) + 1
-        except errors.OutOfRangeError:
-            raise Unreadable("is cut off in a record") from None
-        except (errors.DataLossError, DecodeError, OverflowError, ValueError) as error:
-            raise Unreadable(f"tensorboard refuses it ({type(error).__name__})") from None
+        found, bad, events = Content(), dict[str, int](), 0
+        for event in read(self.file.path, self.file.size):
+            events += 1
+            for value in event.summary.value:
+                found.names.add(value.tag)
+                if any(not math.isfinite(number) for number in _numbers(value)):
+                    bad[value.tag] = bad.get(value.tag, 0) + 1
         if events < 2:
             raise Unreadable("holds no event")
         found.nonfinite = [NonFinite(tag, Bad(count, count)) for tag, count in bad.items()]
         return found
+
+
+def read(path: str, size: int, *, cut: bool = False) -> Iterator[Any]:
+    """The events of a file of `size` bytes, the first of which says its version. `cut`: its last record may be one that
+    is not whole; it is left out. Raises Unreadable."""
+    from google.protobuf.message import DecodeError
+    from tensorboard.compat.proto import event_pb2
+    from tensorboard.compat.tensorflow_stub import errors
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
+
+    reader, position = PyRecordReader_New(path), 0
+    try:
+        while position < size:
+            reader.GetNext()
+            record = reader.record()
+            event = event_pb2.Event.FromString(record)
+            if not position and not event.file_version:
+                raise Unreadable("does not begin as an event file does")
+            position += FRAME + len(record)
+            yield event
+    except errors.OutOfRangeError:
+        raise Unreadable("is cut off in a record") from None
+    except (errors.DataLossError, DecodeError, OverflowError, ValueError) as error:
+        if cut and "truncated record" in str(error):
+            return
+        raise Unreadable(f"tensorboard refuses it ({type(error).__name__})") from None
 
 
 def _numbers(value: Any) -> Any:

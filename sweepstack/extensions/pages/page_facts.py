@@ -18,6 +18,7 @@ from typing import TypeVar
 from sweepstack.cli.commands.results.order import Wanted
 from sweepstack.config.searched import search_of
 from sweepstack.core import trackers
+from sweepstack.core.curve_files import has_holes, is_text
 from sweepstack.core.heartbeat import Patrol, parse_patrols
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import Journal
@@ -38,8 +39,16 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.placeholders import own_file
-from sweepstack.operations.sweep.cell_file import find_pulled
-from sweepstack.operations.sweep.cell_results import CellFiles, files_of, find_own, joined, result_of, whole_curve
+from sweepstack.operations.sweep.cell_file import CellFile, find_pulled
+from sweepstack.operations.sweep.cell_results import (
+    CellFiles,
+    files_of,
+    find_own,
+    joined,
+    read_rows,
+    result_of,
+    whole_curve,
+)
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.model import CellView, SweepView
@@ -203,37 +212,47 @@ def _curves(sources: Sources, there: CellFiles, cell: Cell, entry: MetricsInput,
     if file is None:
         return Curves()
     try:
-        size = file.size()
-        found = pieces(file.read, size)
+        rows, sampled = _rows(file, entry.file)
     except (SweepstackError, OSError):
         return Curves()
-    header = found[0].partition(b"\n")[0] + b"\n"
-    rows = parse_rows(found[0], entry.file)
-    for data in found[1:]:
-        rows += parse_rows(data, entry.file, header=header)
     if not rows:
-        return Curves(sampled=is_sampled(size))
+        return Curves(sampled=sampled)
     own = own_file(entry.file, cell.name, cell.params)
     parts = joined(rows, file.attempt, entry.x, partial(_earlier_rows, sources, cell.name, own))
     whole = whole_curve(parts, rows, file.attempt, entry.x)
     across, made, longest = column(whole, entry.x), {}, 0
-    for metric in _metrics(entry.y, entry.x, whole):
+    for metric in _metrics(entry, whole):
         xs, ys = paired(across, column(whole, metric))
         made[metric] = Series(there.cell, metric, tuple(thinned(xs, ys, most)))
         longest = max(longest, len(ys))
-    return Curves(made, is_sampled(size), longest, bool(parts))
+    return Curves(made, sampled, longest, bool(parts))
+
+
+def _rows(file: CellFile, name: str) -> tuple[list[Row], bool]:
+    """The rows of a metrics file, and whether they are only some of it: of a long text. Raises as `read_rows`."""
+    if not is_text(name):
+        return read_rows(file, name), False
+    size = file.size()
+    found = pieces(file.read, size)
+    header = found[0].partition(b"\n")[0] + b"\n"
+    rows = parse_rows(found[0], name)
+    for data in found[1:]:
+        rows += parse_rows(data, name, header=header)
+    return rows, is_sampled(size)
 
 
 def _earlier_rows(sources: Sources, cell: str, path: str, attempt: int) -> tuple[str, list[Row]]:
     """The rows of the metrics file of an earlier attempt, from a copy. Raises SweepstackError, OSError."""
     file = find_pulled(sources, cell, attempt, path)
-    return file.words, parse_rows(file.whole(WHOLE_BYTES), path)
+    return file.words, parse_rows(file.whole(WHOLE_BYTES), path) if is_text(path) else read_rows(file, path)
 
 
-def _metrics(first: Iterable[str], x: str, rows: Sequence[Row]) -> list[str]:
-    """The metrics that the stack file names, and every other number in the first or the last row."""
-    others = (key for row in (*rows[:1], *rows[-1:]) for key, value in row.items() if number(value) is not None)
-    return [key for key in dict.fromkeys([*first, *others]) if key != x][:MOST_METRICS]
+def _metrics(entry: MetricsInput, rows: Sequence[Row]) -> list[str]:
+    """The metrics that the stack file names, and every other number in the first or the last row; where a row need not
+    have all, in any."""
+    looked = rows if has_holes(entry.file) else (*rows[:1], *rows[-1:])
+    others = (key for row in looked for key, value in row.items() if number(value) is not None)
+    return [key for key in dict.fromkeys([*entry.y, *others]) if key != entry.x][:MOST_METRICS]
 
 
 WORKERS = 48

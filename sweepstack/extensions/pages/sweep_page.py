@@ -279,6 +279,7 @@ def results(facts: SweepFacts) -> list[Shown]:
     blocks += said
     blocks += parallel(roster, found, facts.pruned, facts.wanted, [found[number].name for number in marked])
     blocks += [Text(f"{one.name} is {one.state}: {one.note}.", "warn") for one in found if one.note]
+    blocks += [Text(f"{one.name}: {one.problem}.", "warn") for one in found if one.problem][:MOST_MARKED]
     missing = len(roster) - len({one.name for one in found})
     if missing:
         blocks.append(

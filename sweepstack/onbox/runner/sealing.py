@@ -232,6 +232,10 @@ def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[
         base = own.base()
         entries.update(walk(base))
         entries.update((path, None) for path in roles if path not in entries and os.path.isfile(base / path))
+        if metrics and groups.is_group(metrics["file"]):
+            for path in entries:
+                if groups.unit_of(metrics["file"], path) == path:
+                    roles.setdefault(path, "metrics")
         members = members_of(base, entries, artifacts)
         roles.update(dict.fromkeys(members, "artifact"))
     except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from sweepstack.core.records import Manifest
@@ -11,8 +12,9 @@ from sweepstack.evidence.unsealed import of_cell
 from sweepstack.evidence.unsealed import read_attempt_copy as read_unsealed
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unsure
+from sweepstack.onbox.common.dataclass import dataclass, replace
+from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unreachable, Unsure
+from sweepstack.onbox.common.groups import is_group, unit_of
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -27,6 +29,8 @@ class CellFile:
     """A file of one attempt, and how to read it. A read raises SweepstackError or OSError.
 
     Of a copy, if known: `begins`, the offset in the box's file at which the copy begins; `at`, when it was copied.
+    Where a pattern was asked for, `parts` are all files of that attempt which it means, in the order of their names;
+    then `read` reads the only one, and raises No for several.
     """
 
     words: str
@@ -36,6 +40,7 @@ class CellFile:
     attempt: int
     begins: int = 0
     at: datetime | None = None
+    parts: tuple[tuple[str, CellFile], ...] = ()
 
     def whole(self, most: int, offset: int = 0) -> bytes:
         """At most `most` bytes from `offset`."""
@@ -47,8 +52,24 @@ class CellFile:
         return b"".join(parts)
 
 
+def together(parts: Iterable[tuple[str, CellFile]]) -> CellFile | None:
+    """The files that a pattern means, as one; None where there are none."""
+    every = tuple(parts)
+    if not every:
+        return None
+    _, first = every[0]
+
+    def read(offset: int, limit: int) -> bytes:
+        if len(every) > 1:
+            raise No(f"{', '.join(name for name, _ in every[:4])}: metrics.file has to mean one of them")
+        return first.read(offset, limit)
+
+    return replace(first, read=read, size=lambda: sum(file.size() for _, file in every), parts=every)
+
+
 def find_file(sources: Sources, snapshot: Snapshot, cell: str, attempt: int | None, file: str = LOG) -> CellFile:
-    """The box's own file, else a pulled copy, else the sealed copy on the volume. Raises No, Unsure."""
+    """The box's own file, else a pulled copy, else the sealed copy on the volume; of a pattern (`file`), all that it
+    means there. Raises No, Unsure."""
     holder = snapshot.holder_of(cell)
     problems = []
     started = True
@@ -156,15 +177,23 @@ def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFi
     try:
         found = [one for one in of_cell(store, cell) if attempt in (None, one.attempt.attempt)]
         for one in reversed(found):
-            kept = next((kept for kept in one.attempt.files if kept.path == path), None)
-            data = read_unsealed(store, one, path) if kept is not None else None
-            if kept is not None and data is not None:
-                words = f"the copy of what it left on box {one.box} (not sealed)"
-                words += f"; the first {kept.start:,} bytes were too many to copy" if kept.start else ""
-                return in_memory(words, data, one.attempt.attempt)
+            parts = []
+            for kept in one.attempt.files:
+                data = read_unsealed(store, one, kept.path) if means(path, kept.path) else None
+                if data is not None:
+                    words = f"the copy of what it left on box {one.box} (not sealed)"
+                    words += f"; the first {kept.start:,} bytes were too many to copy" if kept.start else ""
+                    parts.append((kept.path.removeprefix("out/"), in_memory(words, data, one.attempt.attempt)))
+            if parts:
+                return together(parts) if is_group(path) else parts[0][1]
     except EvidenceError:
         return None
     return None
+
+
+def means(pattern: str, path: str) -> bool:
+    """Whether a name, or a pattern for one, means the file `path`."""
+    return unit_of(pattern, path) == path if is_group(pattern) else pattern == path
 
 
 def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: datetime | None = None) -> CellFile:
@@ -174,10 +203,30 @@ def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: dateti
 
 def _on_box(box_snapshot: BoxSnapshot, cell: str, attempt: int, file: str) -> CellFile | None:
     channel = box_snapshot.box.context().channel()
-    path = attempt_file(cell, attempt, file)
+    path, words = attempt_file(cell, attempt, file), f"box {box_snapshot.box.name}"
+    if is_group(file):
+        found = files_on_box(channel, [path])
+        return together(
+            (one.removeprefix(attempt_file(cell, attempt, "")), over_channel(words, channel, one, attempt))
+            for one in found
+        )
     if channel.size(path) is None:
         return None
-    return over_channel(f"box {box_snapshot.box.name}", channel, path, attempt)
+    return over_channel(words, channel, path, attempt)
+
+
+def files_on_box(channel: Channel, patterns: Iterable[str]) -> list[str]:
+    """The files on a box that these patterns mean, by name: what lies in the folders of cells is asked for at once.
+    Raises Unreachable, also where not all could be listed."""
+    folders: dict[str, list[str]] = {}
+    for pattern in patterns:
+        plain = re.split(r"[*?]", pattern)[0]
+        folders.setdefault(plain.rpartition("/")[0], []).append(pattern)
+    listed = channel.walk(sorted(folders))
+    if listed.problem:
+        raise Unreachable(f"its files can't all be listed: {listed.problem}")
+    every = [pattern for found in folders.values() for pattern in found]
+    return sorted(path for path, _, _ in listed.files if any(means(pattern, path) for pattern in every))
 
 
 def attempt_file(cell: str, attempt: int, file: str) -> str:
@@ -194,7 +243,14 @@ class PulledCopy:
     manifest: Manifest
 
     def file(self, attempt: int | None, file: str) -> tuple[CellFile | None, str]:
-        """A file of it; or None, and why."""
+        """A file of it, or all that a pattern means; or None, and why."""
+        if is_group(file):
+            parts = [(one.path, self.file(attempt, one.path)) for one in self.manifest.files if means(file, one.path)]
+            there = [(path, found) for path, (found, _) in parts if found is not None]
+            if len(there) < len(parts) or not parts:  # all of them, or none: a part would be another curve
+                why = next((problem for _, (found, problem) in parts if found is None and problem), "")
+                return None, why or f"the pulled copy has no {file}"
+            return together(there), ""
         try:
             if self.cell != self.manifest.cell and not self._is_right(file):
                 return None, f"the copy in {self.copies.shown(self.cell)} has no {file} as it was sealed"
@@ -251,7 +307,7 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
         try:
             channel = volume.channel(box_layout.DURABLE)
             folder = f"{box_layout.DURABLE}/{box_layout.sealed_dir(identity.identity, cell)}"
-            if channel.size(f"{folder}/{file}") is None:
+            if not is_group(file) and channel.size(f"{folder}/{file}") is None:
                 continue
             manifest = Manifest.model_validate_json(channel.read(f"{folder}/manifest.json"))
         except (SweepstackError, OSError, ValueError) as error:
@@ -259,8 +315,16 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
             continue
         if attempt is not None and attempt != manifest.attempt:
             return None, f"the sealed copy is of attempt {manifest.attempt}"
-        return over_channel(f"volume {volume.name}", channel, f"{folder}/{file}", manifest.attempt), ""
+        place = (f"volume {volume.name}", channel, folder, manifest.attempt)
+        names = [one.path for one in manifest.files if means(file, one.path)]
+        if is_group(file):
+            return together((name, _in_folder(*place, name)) for name in names), ""
+        return _in_folder(*place, file), ""
     return None, problem
+
+
+def _in_folder(words: str, channel: Channel, folder: str, attempt: int, file: str) -> CellFile:
+    return over_channel(words, channel, f"{folder}/{file}", attempt)
 
 
 def over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -10,12 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.config.stack_config import StackConfig
+from sweepstack.core.curve_files import has_holes, is_text, rows_of
 from sweepstack.core.job import MetricsInput
-from sweepstack.core.metrics import Row, begins_late, last_row, leading, over_curve, parse_rows, run_once
+from sweepstack.core.metrics import (
+    Row,
+    begins_late,
+    last_row,
+    last_rows,
+    last_values,
+    leading,
+    number,
+    over_curve,
+    parse_rows,
+    run_once,
+)
 from sweepstack.core.records import ArtifactSpec, Cell
 from sweepstack.core.results import CellResult, Scalar, combine, scalars
 from sweepstack.onbox.common.dataclass import dataclass, replace
-from sweepstack.onbox.common.errors import ConfigError, SweepstackError, Unsure
+from sweepstack.onbox.common.errors import ConfigError, No, SweepstackError, Unsure
 from sweepstack.onbox.common.placeholders import own_file
 from sweepstack.operations.sweep.cell_file import (
     CellFile,
@@ -100,7 +113,7 @@ class CellFiles:
                 raise Unsure(problem)
             return found
         file = find_copy(self._sources, self.cell, None, path, self.copy)
-        if file.size() <= self._hold:
+        if not file.parts and file.size() <= self._hold:
             return in_memory(file.words, file.whole(self._hold), file.attempt)
         return file
 
@@ -135,11 +148,12 @@ def result_of(
     """All scalars of one cell; None of one that is not verified and left none. `artifacts`, `metrics`: see
     `files_of`."""
     files: list[tuple[str, dict[str, Scalar]]] = []  # by the names in the stack file: they are the same for all cells
+    problem = ""
     for artifact in artifacts:
         if artifact.load == "json" and (file := find_own(there, cell, artifact.path)) is not None:
             files.append((artifact.path, scalars(_json(file))))
     if metrics is not None and (file := find_own(there, cell, metrics.file)) is not None:
-        last = _last_row(file, metrics.file)
+        last, problem = _last_values(file, metrics)
         files.append((metrics.file, {name: last[name] for name in metrics.y if name in last}))
     if not files and not there.verified:
         return None
@@ -147,7 +161,8 @@ def result_of(
     note = (
         f"its verified copy of attempt {known.manifest.attempt} counts until a later one is verified" if known else ""
     )
-    return CellResult(cell.name, cell.params, there.state, combine(files, cell.params), there.code, note)
+    values = combine(files, cell.params)
+    return CellResult(cell.name, cell.params, there.state, values, there.code, note, problem)
 
 
 def _over_curves(cell: Cell, there: CellFiles, metrics: MetricsInput, wanted: Sequence[str]) -> dict[str, Scalar]:
@@ -157,7 +172,7 @@ def _over_curves(cell: Cell, there: CellFiles, metrics: MetricsInput, wanted: Se
     try:
         if file is None or file.size() > MOST_CURVE:
             return {}
-        rows = parse_rows(file.whole(MOST_CURVE), metrics.file)
+        rows = read_rows(file, metrics.file)
     except (SweepstackError, OSError):
         return {}
     found = {name: over_curve(rows, *name.split(":", 1)) for name in wanted}
@@ -177,16 +192,44 @@ def _json(file: CellFile) -> Any:
         return None
 
 
-def _last_row(file: CellFile, name: str) -> dict[str, Scalar]:
+def read_rows(file: CellFile, name: str) -> list[Row]:
+    """The rows of the metrics file that the stack file names `name`: the one reader of all curves. Of a text of more
+    than `MOST_CURVE` only the beginning. Raises No for a file that is damaged, and for others of more than that;
+    ConfigError where its reader is not installed; SweepstackError, OSError where it can't be read now."""
+    if is_text(name):
+        return parse_rows(file.whole(MOST_CURVE), name)
+    parts = file.parts or ((name, file),)
+    if sum(part.size() for _, part in parts) > MOST_CURVE:
+        raise No(f"{name} has more than {MOST_CURVE >> 20} MiB: no curve of it is read")
+    return rows_of(name, [(path, part.whole(MOST_CURVE)) for path, part in parts])
+
+
+def _last_values(file: CellFile, metrics: MetricsInput) -> tuple[dict[str, Scalar], str]:
+    """What each metric has last, and why there is nothing, if that has to be told: of a file that is no text, or of
+    several."""
     try:
+        if not is_text(metrics.file):
+            return last_values(read_rows(file, metrics.file), metrics.y), ""
         size = file.size()
         read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
-        row = last_row(read, size, name, END_BYTES)
+        row = last_row(read, size, metrics.file, END_BYTES)
+        found = scalars(dict(row or {}))
         if row is None and size > END_BYTES:  # the row may be longer than that
-            row = last_row(read, size, name, MOST_BYTES)
+            found = scalars(dict(last_row(read, size, metrics.file, MOST_BYTES) or {}))
+        if has_holes(metrics.file) and any(number(found.get(name)) is None for name in metrics.y):
+            found |= last_values(last_rows(read, size, metrics.file, MOST_BYTES), metrics.y)
+    except (ConfigError, No) as error:
+        return {}, str(error) if file.parts or not is_text(metrics.file) else ""
     except (SweepstackError, OSError):
-        return {}
-    return scalars(dict(row or {}))
+        return {}, ""
+    return {name: _as_number(value) for name, value in found.items()} if has_holes(metrics.file) else found, ""
+
+
+def _as_number(value: Scalar) -> Scalar:
+    """A field of a CSV, which is text there; what is no number stays as it is."""
+    if not isinstance(value, str) or number(value) is None:
+        return value
+    return int(value) if re.fullmatch(r"[+-]?\d{1,15}", value) else float(value)
 
 
 def files_of(
@@ -295,7 +338,7 @@ def read_curve(
 
     def of(attempt: int | None) -> tuple[CellFile, list[Row]]:
         source = find_file(sources, snapshot, cell, attempt, file)
-        return source, parse_rows(source.whole(MOST_CURVE), file)
+        return source, read_rows(source, file)
 
     def earlier(attempt: int) -> tuple[str, list[Row]]:
         source, rows = of(attempt)

@@ -25,10 +25,11 @@ from sweepstack.channel.ssh import mtu as ssh_mtu
 from sweepstack.core import git_source
 from sweepstack.core.bucket_address import SCHEME
 from sweepstack.core.budget import Budget
+from sweepstack.core.curve_files import is_text, rows_of
 from sweepstack.core.heartbeat import INTERVAL, TAIL_BYTES, Patrol, merged, parse_patrol
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.journal import CellProgress, Journal, noted
-from sweepstack.core.metrics import Point, last_row, last_rows, nan_since, number, point
+from sweepstack.core.metrics import Point, last_row, last_rows, last_values, nan_since, number, point
 from sweepstack.core.observation import Existence, Observation
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Approval, Birth, Receipt
@@ -43,6 +44,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
+from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
@@ -52,6 +54,7 @@ from sweepstack.operations.strays.beside_sweep import SEARCH_SECONDS, Search, ce
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another, renamed_from
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.accepted_facts import candidates
+from sweepstack.operations.sweep.cell_file import files_on_box, means
 from sweepstack.operations.sweep.egress import prices
 from sweepstack.operations.sweep.engine_mend import engine_mend, lock_left, put_back
 from sweepstack.operations.sweep.roster_diff import rosters
@@ -509,7 +512,7 @@ def questions(metrics: MetricsInput | None) -> list[prefetch.Question]:
     # A command that asks for these has looked at the box, which renews its lease.
     asked = [prefetch.tails([box_layout.PATROL, box_layout.SPEC], TAIL_BYTES), prefetch.touch(box_layout.LOOKED)]
     asked.append(prefetch.tails([box_layout.LEASE_LOCK], NOTE_BYTES))
-    if metrics is None or PLACEHOLDER.search(metrics.file):  # then it has another name in each cell
+    if metrics is None or is_group(metrics.file) or PLACEHOLDER.search(metrics.file):  # another name in each cell
         return asked
     return [*asked, prefetch.newest(box_layout.CELLS, f"out/{metrics.file}", END_BYTES)]
 
@@ -527,10 +530,13 @@ def with_telemetry(box_snapshot: BoxSnapshot, platform: Platform) -> BoxSnapshot
         chosen = list(_chosen(list(box_snapshot.journal.cells.values())))
         params = {cell.name: cell.params for cell in box_snapshot.queue.cells} if box_snapshot.queue else {}
         own = {progress.name: metrics.of(progress.name, params.get(progress.name, {})) for progress in chosen}
-        tails = channel.tails([_curve_path(progress, own[progress.name]) for progress in chosen], END_BYTES)
+        paths = {progress.name: _curve_path(progress, own[progress.name]) for progress in chosen}
+        if is_group(metrics.file) or not is_text(metrics.file):
+            whole = whole_points(channel, {name: (path, own[name]) for name, path in paths.items()})
+            return replace(box_snapshot, points=whole)
+        tails = channel.tails(list(paths.values()), END_BYTES)
         for progress in chosen:
-            of_cell = own[progress.name]
-            found = read_point(channel, progress, of_cell, tails.get(_curve_path(progress, of_cell)))
+            found = read_point(channel, progress, own[progress.name], tails.get(paths[progress.name]))
             if found is not None:
                 points[progress.name] = found
         return replace(box_snapshot, points=points)
@@ -606,6 +612,30 @@ def read_point(
     return replace(found, nan_since=nan_since(rows, metrics.x, metrics.y))
 
 
+def whole_points(channel: Channel, curves: Mapping[str, tuple[str, MetricsInput]]) -> dict[str, Point]:
+    """The last point of each cell (path, metrics) whose files are read whole, in two requests: those of a format that
+    is no text, or that a pattern means. None of one that is damaged, or for which `AT_ONCE_BYTES` do not suffice."""
+    there = files_on_box(channel, [path for path, _ in curves.values()])
+    tails = channel.tails(there, min(WHOLE_BYTES, AT_ONCE_BYTES // max(len(there), 1)))
+    found: dict[str, Point] = {}
+    for name, (pattern, metrics) in curves.items():
+        parts = [(path, *tails[path]) for path in there if path in tails and means(pattern, path)]
+        try:
+            if any(len(data) < size for _, size, data in parts):
+                continue
+            rows = rows_of(metrics.file, [(path, data) for path, _, data in parts])
+        except SweepstackError:
+            continue
+        last = {**(rows[-1] if rows else {}), **last_values(rows, metrics.y)}
+        one = point(last, metrics.x, metrics.y)
+        if one is not None:
+            since = nan_since([*rows, last], metrics.x, metrics.y)
+            found[name] = replace(one, nan_since=since)
+    return found
+
+
+AT_ONCE_BYTES = 32 << 20
+"""Of all metrics files of a box that are read whole, for one look."""
 LOOK_SECONDS = 20.0
 """The most seconds for one box to answer all questions."""
 LATE = f"it did not answer within {LOOK_SECONDS:.0f} s"

@@ -292,7 +292,7 @@ class Box:
             "elsewhere": [],
             "dropped": world.up_roster.dropped,
             "artifacts": [ARTIFACT.model_dump(mode="json")],
-            "metrics": {"file": world.metrics_file, "x": "step", "y": ["loss"]},
+            "metrics": {"file": world.metrics_file, "x": world.metrics_x, "y": ["loss", *world.more_metrics]},
             "launched_at": "2026-11-21T09:00:00Z",
             **({"retries": self.retries} if self.retries else {}),
         }
@@ -314,6 +314,8 @@ class World:
     boxes: list[Box] = field(default_factory=list)
     pending: list[dict[str, Any]] = field(default_factory=list)
     metrics_file: str = "metrics.jsonl"
+    metrics_x: str = "step"
+    more_metrics: tuple[str, ...] = ()
     policy: str | None = None
     """The property `policy` of each entry of the state."""
 

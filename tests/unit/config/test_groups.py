@@ -56,8 +56,19 @@ def test_a_value_brings_no_pattern_in(tmp_path: Path) -> None:
     assert "a value with * or ? can't stand in the name of an artifact" in refusal(tmp_path, text)
 
 
-def test_a_metrics_file_is_one_file(tmp_path: Path) -> None:
-    assert "the name of one file" in refusal(tmp_path, broken("file: metrics.jsonl", 'file: "m-*.jsonl"'))
+def test_a_metrics_file_may_be_a_pattern_and_is_of_a_format(tmp_path: Path) -> None:
+    events = 'file: "runs/*/events.out.tfevents.*"'
+    metrics = load(tmp_path, broken("file: metrics.jsonl", events)).metrics
+    assert metrics is not None
+    assert metrics.file == "runs/*/events.out.tfevents.*"
+    for line, words in (
+        ("{file: runs/, x: step, y: loss}", "the name of a file, or a pattern for it"),
+        ('{file: "**/m.csv", x: step, y: loss}', "a pattern of * and ?, each within one part of the path"),
+        ('{file: "tb/events.out.tfevents.*", x: epoch, y: loss}', "of tensorboard's files it is step"),
+        ("{file: trainer_state.json, x: step, y: loss, stop_on_nan: true}", "reads one file of JSON lines, or a CSV"),
+        ('{file: "a-*.csv", x: step, y: loss, stop_on_nan: true}', "reads one file of JSON lines, or a CSV"),
+    ):
+        assert words in refusal(tmp_path, broken("{file: metrics.jsonl, x: step, y: loss}", line)), line
 
 
 def test_without_the_extension_its_loaders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -355,7 +355,9 @@ def _notes(
     if best is not None:
         for line in best.lines():
             out.line(line) if form == "table" else print(line, file=sys.stderr)
-    lines = list(alarms)
+    lines = [*alarms, *(f"metrics  {result.name}: {result.problem}" for result in found if result.problem)][
+        : LISTED + len(alarms)
+    ]
     for group in made:
         if group.mixed:
             named = ", ".join(f"{axis} {text(value)}" for axis, value in group.axes.items()) or "all cells"
@@ -395,6 +397,7 @@ def _document(
                 "name": result.name,
                 "state": result.state,
                 "note": result.note,
+                **({"problem": result.problem} if result.problem else {}),
                 "params": dict(result.params),
                 "code": result.code,
                 "values": {name: _plain(result.values.get(name)) for name in columns if name in result.values},

@@ -12,6 +12,7 @@ from typing import Any
 
 from sweepstack.cli.output import NO, YES, Out
 from sweepstack.cli.progress import Progress
+from sweepstack.core.curve_files import has_holes
 from sweepstack.core.job import MetricsInput
 from sweepstack.core.metrics import Series, number_text, point_text, series
 from sweepstack.core.suggest import did_you_mean
@@ -112,7 +113,8 @@ def _names(target: Target, snapshot: Snapshot, wanted: Sequence[str]) -> list[st
 
 def logged(entry: MetricsInput, metrics: Sequence[str], read: Sequence[CurveRows]) -> list[str]:
     """The metrics that were asked for, each once. Raises No for one that no cell here logged."""
-    known = list(dict.fromkeys([*entry.y, *(key for one in read for key in one.rows[-1] if key != entry.x)]))
+    logged = (row for one in read for row in (one.rows if has_holes(entry.file) else one.rows[-1:]))
+    known = list(dict.fromkeys([*entry.y, *(key for row in logged for key in row if key != entry.x)]))
     for name in metrics:
         if read and name not in known:
             raise No(f"--metric {name}: {entry.file} has {', '.join(known)}{did_you_mean(name, known)}")
