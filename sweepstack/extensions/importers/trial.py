@@ -7,9 +7,8 @@ is gone with its folder.
 from __future__ import annotations
 
 import ast
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from sweepstack.cli.progress import Progress
 from sweepstack.config.own_files import own_files
 from sweepstack.core.extensions import module_of
 from sweepstack.core.job import Smoke
-from sweepstack.core.metrics import parse_rows
 from sweepstack.core.records import Cell
 from sweepstack.core.workdir import collect
 from sweepstack.extensions.importers import script
+from sweepstack.extensions.importers.curve import curve
 from sweepstack.extensions.importers.found import Found, quoted
 from sweepstack.extensions.importers.script import SMALL, Takes
 from sweepstack.launch.smoke import smoke_of, tried
@@ -35,7 +34,6 @@ LOADERS = {
     ".npy": "npy", ".json": "json", ".csv": "csv", ".parquet": "parquet",
 }  # fmt: skip
 SKIPPED = re.compile(r"(^|/)(\.|__pycache__/|wandb/|mlruns/)|config\.json$|tokenizer.*\.json$|\.(log|yaml|py|txt)$")
-STEPS = ("step", "global_step", "iteration", "iter", "epoch", "it")
 MOST = 4
 
 
@@ -103,7 +101,7 @@ def _once(found: Found, here: Path, command: str, say: Any) -> Ran:
         out, code = _files(done.out), [name for name in _files(done.code) if name not in before]
         tail = done.tail()
         why = f"{done.ended}{': ' + tail[-1] if tail else ''}" if done.ended else ""
-        return Ran(out, code, why, done.shipped, _metrics(done.out, out))
+        return Ran(out, code, why, done.shipped, curve(found, done.out, out))
 
 
 def _short(found: Found, here: Path, command: str) -> str:
@@ -189,34 +187,6 @@ def _proves(names: Iterable[str]) -> Iterable[str]:
 
 def _files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-
-
-def _metrics(out: Path, names: list[str]) -> dict[str, Any] | None:
-    """The curve: a file of JSON lines, or a table, with steps and numbers."""
-    for name in sorted(names, key=lambda name: (not name.endswith(".jsonl"), name)):
-        if not name.endswith((".jsonl", ".csv")):
-            continue
-        row = _row(out / name)
-        x = next((key for key in STEPS if key in row), None)
-        y = [key for key, value in row.items() if key != x and type(value) in (int, float)]
-        if x is not None and y:
-            return {"file": name, "x": x, "y": y[:6]}
-    return None
-
-
-def _row(path: Path) -> Mapping[str, Any]:
-    """The first row of a file of JSON lines; of a table what each column has first."""
-    try:
-        if path.suffix == ".csv":
-            first: dict[str, Any] = {}
-            for row in parse_rows(path.read_bytes(), path.name)[:100]:
-                first = {key: value for key, value in row.items() if value not in (None, "")} | first
-            return first
-        with path.open(encoding="utf-8") as file:
-            row = json.loads(file.readline(1 << 16))
-    except (OSError, ValueError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def _named(found: Found, here: Path) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepstack.config.edit.stack_file import flow
+from sweepstack.core.curve_files import kind_of
 from sweepstack.extensions.importers.found import Found
 from sweepstack.extensions.importers.trial import Seen
 
@@ -20,9 +21,8 @@ def scored(found: Found, seen: Seen) -> None:
         return
     known = seen.metrics or {"file": "metrics.jsonl", "x": "step", "y": []}
     seen.metrics = {**known, "y": [*known["y"], metric]}
-    seen.edit.append(
-        f"metrics: the search goes by {metric}: a line of JSON a step in {{out}}/{known['file']} has to say it"
-    )
+    says = "a line of JSON a step in" if kind_of(known["file"]) == "lines" else "what is logged to"
+    seen.edit.append(f"metrics: the search goes by {metric}: {says} {{out}}/{known['file']} has to say it")
 
 
 def stack_text(

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.extensions.importers import script, stack
+from sweepstack.extensions.importers.curve import curve
 from sweepstack.extensions.importers.found import Found
 from sweepstack.onbox.common.errors import No, Unsure
+from tests.extensions.formats.curves import MADE
 from tests.extensions.importers.support import project
 
 ARGPARSE = """\
@@ -132,6 +135,37 @@ def test_a_trial_shows_what_proves_a_cell_and_its_curve(root: Path) -> None:
     assert 'metrics: {file: metrics.jsonl, x: epoch, "y": [loss]}' in text
     assert "# edit" not in text
     assert sorted(path.name for path in root.iterdir()) == ["Pulumi.yaml", "stacks", "train.py"]  # nothing is left here
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("lines", {"file": "metrics.jsonl", "x": "step", "y": ["val/acc", "loss"]}),
+        ("tensorboard", {"file": "runs/*/events.out.tfevents.*", "x": "step", "y": ["loss", "val/acc"]}),
+        ("trainer", {"file": "checkpoint-*/trainer_state.json", "x": "step", "y": ["loss", "val/acc"]}),
+        ("table", {"file": "logs/version_0/metrics.csv", "x": "step", "y": ["loss", "val/acc"]}),
+        ("wandb", {"file": "wandb/offline-run-*/run-*.wandb", "x": "_step", "y": ["loss", "val/acc", "nested.a"]}),
+    ],
+)
+def test_what_other_tools_log_is_the_curve(kind: str, said: dict[str, Any], tmp_path: Path) -> None:
+    files = MADE[kind]()
+    for path, data in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    guess = curve(Found("script", "train.py"), tmp_path, files)
+    assert guess is not None
+    assert {**guess, "y": sorted(guess["y"])} == {**said, "y": sorted(said["y"])}
+    for path, data in files.items():
+        (tmp_path / path).write_bytes(data[:5])
+    assert curve(Found("script", "train.py"), tmp_path, files) is None
+
+
+def test_the_curve_of_a_trial_is_that_of_its_tool(root: Path) -> None:
+    (root / "given").write_bytes(next(iter(MADE["trainer"]().values())))
+    leaves = "os.makedirs(a.output_dir + '/checkpoint-4')\nimport shutil\n"
+    leaves += "shutil.copy('given', a.output_dir + '/checkpoint-4/trainer_state.json')\n"
+    text = made(root, ARGPARSE.replace("/metrics.jsonl", "/plain.txt") + leaves)
+    assert 'metrics: {file: "checkpoint-*/trainer_state.json", x: step, "y": [loss, val/acc]}' in text
 
 
 def test_nothing_is_run_without_a_yes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
