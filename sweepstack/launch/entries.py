@@ -241,10 +241,15 @@ class QueueDamaged(JournalDamaged):
 
 def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
     """The last line of each cell in a box's queue. Raises QueueDamaged for a line that is none, or no file."""
+    return queue_and_size(channel)[0]
+
+
+def queue_and_size(channel: Channel) -> tuple[dict[str, dict[str, Any]], int]:
+    """`queue_entries`, and how many bytes the queue had then: for `append_lines`. Raises as that."""
     try:
         data = channel.read(box_layout.QUEUE)
     except FileNotFoundError:
-        return {}
+        return {}, 0
     except NotAFile as error:
         raise QueueDamaged(str(error)) from error
     entries = {}
@@ -254,7 +259,7 @@ def queue_entries(channel: Channel) -> dict[str, dict[str, Any]]:
             entries[str(found["cell"])] = found
         except (ValueError, KeyError, TypeError) as error:
             raise QueueDamaged(f"{box_layout.QUEUE} holds a line that is not an entry: {line[:20]!r}") from error
-    return entries
+    return entries, len(data)
 
 
 def drop_line(cell: str, reason: str, *, unless_started: bool = False) -> Line:
@@ -264,12 +269,12 @@ def drop_line(cell: str, reason: str, *, unless_started: bool = False) -> Line:
     return {**line, "unless_started": True} if unless_started else line
 
 
-def append_lines(channel: Channel, lines: Iterable[Line]) -> None:
+def append_lines(channel: Channel, lines: Iterable[Line], *, at: int | None = None) -> None:
     """Adds these lines to the box's queue under its lock; does nothing where there are none. For one that has
-    `hands_on`. Raises as `Channel.append_locked`."""
+    `hands_on`. `at`: only where the queue still has this many bytes. Raises as `Channel.append_locked`."""
     data = b"".join(canonical_json(line) + b"\n" for line in lines)
     if data:
-        channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK)
+        channel.append_locked(box_layout.QUEUE, data, box_layout.QUEUE_LOCK, at=at)
 
 
 def refuse_changed(journal: Journal, cells: tuple[Cell, ...]) -> None:

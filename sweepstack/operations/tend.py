@@ -39,7 +39,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.agent.channel import host_identity
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import EvidenceChanged, SweepstackError
-from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.platform import Phase, Wait
 from sweepstack.operations.power import drained, judge_stop, stop_box
 from sweepstack.status.compose import SweepView
@@ -59,6 +59,8 @@ Seals = set[tuple[str, str]]
 """(cell, manifest) of sealed copies."""
 Tried = list[tuple[tuple[str, ...], tuple[str, ...]]]
 """The idle boxes and waiting cells at the last call of the engine; empty before it."""
+Steps = Sequence[Mapping[str, Any]]
+"""What a preview shows, as `pulumi preview --json` has it."""
 Run = Callable[[Sequence[str]], int]
 """Runs the engine with these arguments to its end, and returns its exit code."""
 
@@ -82,8 +84,10 @@ class Round:
     """Cells of the search that were brought to the queues, or stopped there."""
     search: list[str] = field(default_factory=list)
     """What was decided of the search."""
-    search_waits: bool = False
-    """Whether cells of the search could not be brought, and the next round tries again."""
+    begun: list[str] = field(default_factory=list)
+    """Cells that were brought to the queues, since what they begin from is verified now."""
+    tries_again: bool = False
+    """Whether cells could not be brought to the queues, and the next round tries again."""
     alarms: list[str] = field(default_factory=list)
     """What a person must do about an account, as `status` shows it; it changes no exit code."""
     problems: list[str] = field(default_factory=list)
@@ -97,7 +101,9 @@ class Round:
         found = vars(self).copy()
         if not (self.search or self.searched):  # of a sweep without a search
             del found["search"], found["searched"]
-        del found["search_waits"]
+        if not self.begun:
+            del found["begun"]
+        del found["tries_again"]
         return found
 
 
@@ -230,38 +236,64 @@ def move_cells_to_idle(
     if not idle or not waits or tried == [(idle, waits)]:
         return
     tried[:] = [(idle, waits)]
-    queues = [
-        box_snapshot.queue.urn
-        for box_snapshot in snapshot.box_snapshots
-        if box_snapshot.queue is not None and not box_snapshot.gone
-    ]
-    targets = [word for urn in queues for word in ("--target", urn)]
-    stack = snapshot.state.stack
-    names = f"box {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} nothing to do"
+    what = f"box {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} nothing to do, and cells wait elsewhere"
+
+    def more(steps: Steps) -> dict[str, int]:
+        return {box: amount for box, amount in _more_cells(steps, idle).items() if amount}
+
     try:
-        steps = preview(root, stack, targets)
+        steps = up_alone(root, snapshot, queues_of(snapshot), {"Queue": CELLS}, what, round_, run, say, if_any=more)
+    except NotBrought as error:
+        round_.problems.append(f"{error}: they stay where they wait")
+        return
+    round_.moved = more(steps or ())
+
+
+def queues_of(snapshot: Snapshot) -> list[str]:
+    """The URNs of the queues of all boxes that are not gone."""
+    return [one.queue.urn for one in snapshot.box_snapshots if one.queue is not None and not one.gone]
+
+
+class NotBrought(SweepstackError):
+    """The engine could not do it now. The message says what and why."""
+
+
+def up_alone(
+    root: Path,
+    snapshot: Snapshot,
+    urns: Sequence[str],
+    allowed: Mapping[str, frozenset[str]],
+    what: str,
+    round_: Round,
+    run: Run,
+    say: Callable[[str], None],
+    *,
+    if_any: Callable[[Steps], object] = lambda _: True,
+) -> Steps | None:
+    """Has the engine bring up these resources alone, and returns what its preview said of them. None where nothing was
+    done: the preview shows nothing of `if_any`, or a change that is not `allowed` (`changed_by_engine`), which is left
+    to a person in the round's problems. `what`: why, as half a sentence. Rents and ends nothing; blocks as `pulumi up`
+    does. Raises NotBrought."""
+    stack, words = snapshot.state.stack, [word for urn in urns for word in ("--target", urn)]
+    try:
+        steps = preview(root, stack, words)
     except SweepstackError as error:
-        round_.problems.append(f"{names}, and the preview of moving cells failed: {error}")
-        return
-    more, other = _moved_and_other(steps, idle)
-    if other:
-        round_.problems.append(
-            f"{names} and {len(waits)} cells wait elsewhere, but `pulumi up` would also change {', '.join(other)}: "
-            f"type it yourself (pulumi up --stack {stack})"
-        )
-        return
-    if not any(more.values()):
-        return
-    command = ["up", "--stack", stack, "--yes", "--non-interactive", "--skip-preview", *targets]
-    say(f"$ pulumi {' '.join(command[:6])} --target {len(queues)} queues: {names}, and cells wait elsewhere")
+        raise NotBrought(f"{what}, and the preview of that failed ({error})") from error
+    if other := changed_by_engine(steps, allowed):
+        yourself = f"type it yourself (pulumi up --stack {stack})"
+        round_.problems.append(f"{what}, but `pulumi up` would also change {', '.join(other)}: {yourself}")
+        return None
+    if not if_any(steps):
+        return None
+    command = ["up", "--stack", stack, "--yes", "--non-interactive", "--skip-preview", *words]
+    say(f"$ pulumi {' '.join(command[:6])} --target {count(len(urns), 'resource')}: {what}")
     code = run(command)
-    if code == 0:
-        round_.moved = {box: count for box, count in more.items() if count}
-    else:
-        round_.problems.append(f"`pulumi up` of the queues ended with {code}: cells stay where they wait")
+    if code:
+        raise NotBrought(f"{what}, and `pulumi up` ended with {code}")
+    return steps
 
 
-def preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str, Any]]:
+def preview(root: Path, stack: str, targets: Sequence[str]) -> Steps:
     """The steps of the engine's preview with these targets. Blocks for `PREVIEW_SECONDS` at most. Raises
     SweepstackError."""
     command = [find_engine(), "preview", "--json", "--stack", stack, "--non-interactive", *targets]
@@ -281,18 +313,18 @@ def preview(root: Path, stack: str, targets: Sequence[str]) -> list[Mapping[str,
     return [step for step in document.get("steps", []) if isinstance(step, dict)]
 
 
-def _moved_and_other(steps: Sequence[Mapping[str, Any]], idle: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """From a preview: idle box → how many more cells it would have; and all other changes, as text."""
+def _more_cells(steps: Steps, idle: Sequence[str]) -> dict[str, int]:
+    """From a preview: idle box → how many more cells it would have."""
     more = dict.fromkeys(idle, 0)
     for step in steps:
         name = str(step.get("urn")).rpartition("::")[2]
         if name in more and step.get("op") == "update" and "Queue::" in str(step.get("urn")):
             before, after = (_cells_of_queue(step.get(key)) for key in ("oldState", "newState"))
             more[name] = len(after - before)
-    return more, changed_by_engine(steps, {"Queue": CELLS})
+    return more
 
 
-def changed_by_engine(steps: Sequence[Mapping[str, Any]], allowed: Mapping[str, frozenset[str]]) -> list[str]:
+def changed_by_engine(steps: Steps, allowed: Mapping[str, frozenset[str]]) -> list[str]:
     """What a preview would change beside these inputs, as text. `allowed`: resource → inputs whose update is no more
     than a list of cells. Anything but an update is more."""
     other: list[str] = []
@@ -346,6 +378,12 @@ def claim(store: EvidenceStore, lasts: timedelta, mine: Tending | None, *, now: 
     if after is None or (after.host, after.pid) != (host, pid):
         raise AlreadyTended("another tend claimed this sweep at the same moment")
     return fresh
+
+
+def is_tended(store: EvidenceStore, now: datetime) -> bool:
+    """Whether another process tends this sweep, by its claim. Raises EvidenceError."""
+    found, host = store.record(NAME, Tending), host_identity()
+    return found is not None and (found.host, found.pid) != (host, os.getpid()) and _holds(found, now, host)
 
 
 def let_go(store: EvidenceStore, mine: Tending) -> None:

@@ -223,7 +223,9 @@ def _state(
             if holder.journal and cell.name in holder.held
             else ""
         )
-        note = "; ".join(filter(None, (stale, held, _to_move(snapshot, cell.name, holder))))
+        source = holder.unsourced.get(cell.name)
+        later = f"begins once {source} is verified" if source else ""
+        note = "; ".join(filter(None, (stale, held, later, _to_move(snapshot, cell.name, holder))))
         return ("blocked_disk", _too_little(holder.blocked)) if holder.blocked else ("pending", note)
     if progress.state == "sealed":
         if verdict is not None and verdict.manifest == progress.manifest and verdict.state == "missing":

@@ -24,6 +24,7 @@ from sweepstack.status.ways_on import (
     out_of_files,
     out_of_hung,
     out_of_refused,
+    tends,
     to_begin,
     wakes,
 )
@@ -265,7 +266,14 @@ class Now:
     @cached_property
     def begins(self) -> list[str]:
         """The way on where all that is left to run begins from another cell, and waits for that to be verified."""
-        return to_begin(self.stack, self.boxes, {cell.name: cell.state for cell in self.view.cells})
+        states = {cell.name: cell.state for cell in self.view.cells}
+        return to_begin(self.stack, self.boxes, states, self.snapshot.tended)
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether a cell waits that an `up` brings on: not one that waits for what it begins from."""
+        later = {name for one in self.boxes for name in one.unsourced}
+        return any(one.state in ("pending", "lost") and one.name not in later for one in self.view.cells)
 
     @property
     def rested(self) -> list[str]:
@@ -433,11 +441,9 @@ def _of_hung(now: Now) -> list[str]:
 def _of_running(now: Now) -> list[str]:
     # Where none has ended well yet, the others may fail in the same way.
     logs = [f"sweepctl logs --stack {now.stack} {name}" for name in now.failed[:1] if not now.states & ENDED]
-    return [
-        *_of_lost_workers(now, now.boxes),
-        *logs,
-        f"sweepctl wait --stack {now.stack} done && sweepctl finish --stack {now.stack}",
-    ]
+    done = f"sweepctl wait --stack {now.stack} done && sweepctl finish --stack {now.stack}"
+    last = tends(now.stack, now.snapshot.tended) if now.snapshot.brought_later else done
+    return [*_of_lost_workers(now, now.boxes), *logs, last]
 
 
 def _of_wrong_files(now: Now) -> list[str]:
@@ -552,9 +558,7 @@ ROWS = (
     ),
     Row(
         "cells wait",
-        lambda now: (
-            any("runner is not alive" in cell.note for cell in now.view.cells) or now.states & {"pending", "lost"}
-        ),
+        lambda now: any("runner is not alive" in cell.note for cell in now.view.cells) or now.waits,
         lambda now: now.resumes(),
     ),
     Row(

@@ -273,6 +273,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     pruned: frozenset[str] = frozenset()
     """Those of `dropped` that the rule of a search stopped, by its log."""
+    tended: bool = False
+    """Whether a `sweepctl tend` is at work. Not asked where no cells are `brought_later`."""
     to_run_again: tuple[str, ...] = ()
     """Cells that `sweepctl retry` asked for, and that no `pulumi up` has brought to the boxes yet."""
     evidence: str | None = None
@@ -312,6 +314,12 @@ class Snapshot:
     """The command that takes away the engine's lock on the state; "" where there is none, or its command runs here."""
     revocations_torn: bool = False
     """Whether the list of what was revoked does not read: then no approval counts until it is written again."""
+
+    @property
+    def brought_later(self) -> bool:
+        """Whether `tend` may have cells to bring that no queue has: of a search, or that begin from other cells."""
+        searches = self.state.identity is not None and bool(self.state.identity.search)
+        return searches or any(one.unsourced for one in self.box_snapshots)
 
     @property
     def not_rented(self) -> tuple[str, ...]:

@@ -84,17 +84,25 @@ def first_hung(stack: str, box_snapshots: Sequence[BoxSnapshot]) -> list[str]:
     return out_of_hung(stack, name) if name is not None else []
 
 
-def to_begin(stack: str, boxes: Iterable[BoxSnapshot], states: Mapping[str, str]) -> list[str]:
+def to_begin(stack: str, boxes: Iterable[BoxSnapshot], states: Mapping[str, str], tended: bool) -> list[str]:
     """The way on where all that is left to run begins from a cell that ended well; else nothing. `states`: of all
-    cells."""
+    cells; `tended`: whether a `tend` is at work."""
     begin = {name: source for one in boxes for name, source in one.unsourced.items()}
-    left = [name for name, state in states.items() if state not in ENDED]
-    sources = {states.get(begin.get(name, ""), "") for name in left}
-    if sources and sources <= {"verified"}:
-        return [f"pulumi up --stack {stack}    (starts what begins from a verified cell)"]
-    if sources and sources <= {"verified", "sealed", "missing"}:
-        return [f"sweepctl pull --stack {stack} --verify    (other cells begin from what that verifies)"]
-    return []
+    # Of a chain the first one counts: the others begin later.
+    firsts = {begin.get(name, "") for name, state in states.items() if state not in ENDED} - begin.keys()
+    sources = {states.get(name, "") for name in firsts}
+    if not sources or not sources <= {"verified", "sealed", "missing"}:
+        return []
+    if tended or sources != {"verified"}:
+        return [tends(stack, tended)]
+    return [f"pulumi up --stack {stack}    (starts what begins from a verified cell)", tends(stack, tended)]
+
+
+def tends(stack: str, tended: bool) -> str:
+    """The command that leads on where cells come to the queues only later. `tended`: as in `to_begin`."""
+    if tended:
+        return f"sweepctl wait --stack {stack} verified    (the tend at work brings the cells that are still to come)"
+    return f"sweepctl tend --stack {stack}    (pulls, verifies, and brings the cells that are still to come)"
 
 
 def adopt_renamed(host: str) -> list[str]:

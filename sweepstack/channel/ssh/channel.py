@@ -230,11 +230,12 @@ class AgentChannel:
         safe_parts(path)
         return self._ask("touch", path=path) is True
 
-    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+    def append_locked(self, path: str, data: bytes, lock: str, *, at: int | None = None) -> bool:
         safe_parts(path), safe_parts(lock)
         if not data.endswith(b"\n"):
             raise PlatformError(f"only whole lines are appended to {path}: the data must end in a newline")
-        self._once("append", data=(data,), deadline=LOCK_SECONDS, path=path, lock=lock, bytes=len(data))
+        asked = {"path": path, "lock": lock, "bytes": len(data), "at": at}
+        return self._once("append", data=(data,), deadline=LOCK_SECONDS, **asked) is True
 
     def put_tree(self, files: Iterable[tuple[str, Path, int]], dest: str) -> None:
         safe_parts(dest)

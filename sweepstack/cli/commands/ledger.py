@@ -31,7 +31,7 @@ from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
-from sweepstack.operations.search import saved_by_stops
+from sweepstack.operations.saved_by_stops import saved_by_stops
 from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.collect import LOOK_SECONDS

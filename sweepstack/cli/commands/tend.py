@@ -18,7 +18,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from types import FrameType
+from functools import partial
+from importlib import import_module
+from types import FrameType, ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -30,13 +32,12 @@ from sweepstack.cli.options import AsJson, Stack, parse_duration
 from sweepstack.cli.output import NO, UNSURE, YES, Out, note, size, span
 from sweepstack.cli.progress import Progress
 from sweepstack.config.searched import search_of
+from sweepstack.core.extensions import module_of, not_here
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unsure
+from sweepstack.onbox.common.errors import ConfigError, No, SweepstackError, Unsure
 from sweepstack.onbox.common.units import count
-from sweepstack.operations.search import LATER_SECONDS, decide, shown, tell_boxes
-from sweepstack.operations.search import bring_in as bring
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.roster_diff import rosters
 from sweepstack.operations.sweep.sources import Sources, open_sources, usable
@@ -55,7 +56,7 @@ from sweepstack.operations.tend import (
     stop_finished_boxes,
     to_bring_in,
 )
-from sweepstack.status.compose import SweepView, compose
+from sweepstack.status.compose import compose
 from sweepstack.status.engine.call import find_engine
 from sweepstack.status.snapshot import Snapshot
 
@@ -155,16 +156,18 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         view = compose(snapshot)
         round_ = begin(snapshot, view, memory.verified)
         events.look(sources, snapshot, view)
-        searches = search_on(sources, store, snapshot, view, round_)  # first: what is stopped costs no more
+        search = _rounds_of_search(sources)
+        searches = search is not None and search.search_on(sources, store, snapshot, view, round_)  # ends what costs
         if not memory.stop.is_set():
             bring_in(sources, store, snapshot, round_, memory)
-        if not memory.stop.is_set() and searches:
-            _bring_search(sources, snapshot, round_, memory)
+        if not memory.stop.is_set() and search is not None and searches:
+            _bring_search(search, sources, snapshot, round_, memory)
         if not memory.stop.is_set() and not round_.searched:
-            move_cells_to_idle(
-                target.root, snapshot, round_, memory.tried, lambda words: _engine(memory, target, words), note
-            )
-        given = round_.moved or round_.searched  # a box that has just been given cells is not stopped
+            _bring_longer(target, store, snapshot, round_, memory)
+        if not memory.stop.is_set() and not (round_.searched or round_.begun):
+            engine = partial(_engine, memory, target)
+            move_cells_to_idle(target.root, snapshot, round_, memory.tried, engine, note)
+        given = round_.moved or round_.searched or round_.begun  # a box that has just been given cells is not stopped
         if not memory.stop.is_set() and not given:
             stop_finished_boxes(store, snapshot, round_, memory.verified)
         if memory.replace and round_.gone and not memory.stop.is_set():
@@ -177,26 +180,30 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         return Round(unknown=[str(error)], next=[f"sweepctl status --stack {target.stack}"])
 
 
-def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, round_: Round) -> bool:
-    """Decides what can be decided of a search, and has the boxes end what is stopped. Returns whether it goes on. A
-    sweep without one reads no more for it than its stack file."""
+def _rounds_of_search(sources: Sources) -> ModuleType | None:
+    """What a round does of a search; None where the sweep has none: that reads no more than its stack file. Raises
+    ConfigError where the extension is not installed."""
     if search_of(sources.target.file.sweep()) is None:
-        return False
-    try:
-        decided = decide(sources, store, snapshot, view)
-    except EvidenceError as error:  # all else of a round goes on
-        round_.problems.append(f"search: nothing is drawn or stopped: {error}")
-        return False
-    round_.search = [*shown(decided), *([decided.note] if decided.note else [])]
-    tell_boxes(snapshot, decided.pruned)
-    return not decided.note
+        return None
+    module = module_of("search", "rounds")
+    if module is None:
+        raise ConfigError(f"search: needs {not_here('search')}")
+    return import_module(module)
 
 
-def _bring_search(sources: Sources, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
-    later = not memory.once and time.monotonic() - memory.brought < LATER_SECONDS
-    bring(sources, snapshot, round_, lambda words: _engine(memory, sources.target, words), note, later=later)
+def _bring_search(search: ModuleType, sources: Sources, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
+    later = not memory.once and time.monotonic() - memory.brought < search.LATER_SECONDS
+    search.bring_in(sources, snapshot, round_, partial(_engine, memory, sources.target), note, later=later)
     if round_.searched:
         memory.brought = time.monotonic()
+
+
+def _bring_longer(target: Target, store: EvidenceStore, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
+    """Cells that begin where another one ended, once that is verified."""
+    module = module_of("longer", "rounds") if any(one.unsourced for one in snapshot.box_snapshots) else None
+    if module is not None:
+        bring = import_module(module).bring_in
+        bring(target.root, store, snapshot, round_, partial(_engine, memory, target), note)
 
 
 def _replace(sources: Sources, memory: Memory, round_: Round) -> None:
@@ -280,6 +287,7 @@ def print_round(round_: Round, number: int, out: Out, again: str) -> None:
     parts += [f"stopped {name}: {why}" for name, why in round_.stopped.items()]
     parts += [f"box {name} is kept: {why}" for name, why in round_.kept.items()]
     parts += [f"search: {what}" if not what.startswith("search") else what for what in round_.search]
+    parts += [f"{count(len(round_.begun), 'cell')} may begin now"] if round_.begun else []
     parts += [f"box {name} takes over {count(cells, 'cell')}" for name, cells in round_.moved.items()]
     parts += [f"rented again: {name}" for name in round_.replaced]
     parts += [f"box {name} is gone" for name in round_.gone if name not in round_.replaced]
@@ -318,7 +326,8 @@ def bring_in(sources: Sources, store: EvidenceStore, snapshot: Snapshot, round_:
 def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -> None:
     """Completes the round: the states of the cells now, what there is to tell, whether anything is left to do, what to
     type next."""
-    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or round_.moved or round_.searched
+    given = round_.moved or round_.searched or round_.begun
+    changed = round_.pulled or round_.receipt or round_.stopped or round_.replaced or given
     sources = open_sources(sources.target) if changed else sources
     snapshot = take_snapshot(sources)
     view = compose(snapshot)
@@ -330,7 +339,7 @@ def conclude(sources: Sources, round_: Round, verified: Seals, events: Events) -
         box_snapshot.seen.runner_alive is None and not box_snapshot.gone for box_snapshot in snapshot.box_snapshots
     )
     fresh = seals(snapshot.box_snapshots) - verified
-    goes_on = round_.replaced or round_.moved or round_.searched or round_.search_waits
+    goes_on = round_.replaced or given or round_.tries_again
     round_.over = not (at_work or waits or fresh or round_.unknown or goes_on)
     if not round_.over:
         return

@@ -98,6 +98,8 @@ def no_hope(what: What, snapshot: Snapshot, view: SweepView) -> str:
             return f"{hung} is hung, and nothing else runs: waiting does not help"
         dead = next((box_snapshot for box_snapshot in snapshot.box_snapshots if box_snapshot.stranded), None)
         return f"box {dead.box.name}: {stranded_words(dead)}" if dead is not None else ""
+    if snapshot.tended:
+        return ""  # it brings further cells, or ends
     left = [cell for cell in view.cells if cell.state not in ENDED]
     if left and (held := next((one for one in snapshot.box_snapshots if one.held_by), None)) is not None:
         return f"box {held.box.name}: {held.held_by}"

@@ -29,7 +29,7 @@ from sweepstack.evidence.sweep_holder import held_elsewhere
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceMissing, SweepstackError
 from sweepstack.onbox.common.units import count, spell_rate
-from sweepstack.operations.search import Saved, saved_by_stops
+from sweepstack.operations.saved_by_stops import Saved, saved_by_stops
 from sweepstack.operations.strays.known_states import KnownStates, read_known
 from sweepstack.operations.strays.other_backends import backend_of
 from sweepstack.operations.strays.volumes import leftovers

@@ -16,7 +16,7 @@ from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.dataclass import dataclass, field
 from sweepstack.onbox.common.errors import SweepstackError
 
-NEXT = "`pulumi up` brings it once that is verified"
+NEXT = "`pulumi up` or `sweepctl tend` brings it once that is verified"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def begins(
     unread = ""
     known: Mapping[str, tuple[str, str]] = {}
     try:
-        known = _verified(evidence.store, {cell.source: digits.get(cell.source, "") for cell in cells}, counted)
+        known = verified_sources(evidence.store, {cell.source: digits.get(cell.source, "") for cell in cells}, counted)
     except (SweepstackError, OSError) as error:
         unread = f"the evidence does not say whether it is verified ({error})"
     sources: dict[str, str] = {}
@@ -71,7 +71,7 @@ def begins(
     return Begins(sources, tuple(words), tuple(never))
 
 
-def _verified(
+def verified_sources(
     store: EvidenceStore, asked: Mapping[str, str], counted: Mapping[str, Again]
 ) -> dict[str, tuple[str, str]]:
     """Cell → the manifest of its verified copy, as whole as when it was verified, and no retry asked since; or "", and

@@ -273,8 +273,8 @@ class Agent:
     def do_touch(self, path: str) -> bool:
         return self.channel.touch(path)
 
-    def do_append(self, path: str, lock: str, bytes: int) -> None:
-        self.channel.append_locked(path, b"".join(self.wire.data(bytes)), lock)
+    def do_append(self, path: str, lock: str, bytes: int, at: int | None) -> bool:
+        return self.channel.append_locked(path, b"".join(self.wire.data(bytes)), lock, at=at)
 
     def do_has(self, path: str) -> bool:
         with contextlib.suppress(FileNotFoundError):

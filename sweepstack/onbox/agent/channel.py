@@ -164,8 +164,10 @@ class Channel(Protocol):
         Unreachable."""
         ...
 
-    def append_locked(self, path: str, data: bytes, lock: str) -> None:
-        """Appends whole lines under an exclusive flock on `lock` and fsyncs. All of `data` is added, or nothing.
+    def append_locked(self, path: str, data: bytes, lock: str, *, at: int | None = None) -> bool:
+        """Appends whole lines under an exclusive flock on `lock` and fsyncs. All of `data` is added, or nothing. `at`:
+        only where the file has this many bytes (0 where it is not there), so that no line was added since it was read.
+        Returns whether it was done.
 
         Makes the files and their parents. `data` must end in a newline. Repairs nothing: PlatformError when the file
         ends in a torn line, with the command that cuts it off. Unreachable when the lock isn't free within 60 s.

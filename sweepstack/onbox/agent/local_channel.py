@@ -181,7 +181,7 @@ class LocalChannel:
                 return False
         return True
 
-    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+    def append_locked(self, path: str, data: bytes, lock: str, *, at: int | None = None) -> bool:
         if not data.endswith(b"\n"):
             raise PlatformError(f"only whole lines are appended to {path}: the data must end in a newline")
         with self._answering(path):
@@ -190,9 +190,12 @@ class LocalChannel:
                 parent.mkdir(parents=True, exist_ok=True)
             with open(lock_file, "ab") as holder:
                 self._take(holder.fileno(), lock)
+                if at is not None and at != (file.stat().st_size if file.exists() else 0):
+                    return False
                 append_lines(file, data)
             if lock == QUEUE_LOCK and b'"op":"drop"' in data:
                 self._let_claims_end()
+        return True
 
     def _let_claims_end(self) -> None:
         """Returns once each claim of a cell that is made later has read what was appended: the worker that has the lock

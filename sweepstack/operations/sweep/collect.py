@@ -142,7 +142,7 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
     mend = engine_mend(sources)
     lock = lock_left(target)
     why = [found.why for found in (mend, lock) if found]
-    return Snapshot(
+    snapshot = Snapshot(
         state=state,
         now=now,
         roster=plan.cells,
@@ -188,6 +188,13 @@ def take_snapshot(sources: Sources, *, files: bool = True) -> Snapshot:
         # Last: what is read for the arguments above adds to them.
         notes=tuple(dict.fromkeys([*why, *plan.notes, *others.notes, *notes])),
     )
+    return replace(snapshot, tended=_tended(store, now)) if snapshot.brought_later else snapshot
+
+
+def _tended(store: EvidenceStore | None, now: datetime) -> bool:
+    from sweepstack.operations.tend import is_tended  # few sweeps have cells that come later
+
+    return _safely(lambda: store is not None and is_tended(store, now), False, [])
 
 
 def _pruned(store: EvidenceStore | None, dropped: Mapping[str, str]) -> frozenset[str]:

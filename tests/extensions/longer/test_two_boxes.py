@@ -73,7 +73,10 @@ def verified_a(longer: Longer) -> tuple[BoxState, str]:
 def test_it_waits_and_is_then_sent_what_was_verified(longer: Longer) -> None:
     one = longer.box("box-1")
     state = longer.brought(one, "long")
-    assert "queue of box-1: long waits for a: it is not verified yet; `pulumi up` brings it" in longer.said.infos
+    assert (
+        "queue of box-1: long waits for a: it is not verified yet; `pulumi up` or `sweepctl tend` brings it"
+        in longer.said.infos
+    )
     assert longer.lines(one) == []
     _, manifest = verified_a(longer)
     checked = QUEUE.check(longer.op("Queue", "box-1"), state, longer.inputs(one, "long"))

@@ -255,6 +255,14 @@ def test_lines_of_several_threads_stay_whole(channel: Channel) -> None:
     assert all(len(line[1]) == 5000 for line in lines)
 
 
+def test_lines_are_added_only_where_none_came_since_the_file_was_read(channel: Channel) -> None:
+    assert channel.append_locked("data/queue", b"one\n", "data/lock", at=0)
+    assert not channel.append_locked("data/queue", b"two\n", "data/lock", at=0)
+    assert channel.append_locked("data/queue", b"two\n", "data/lock", at=4)
+    assert channel.append_locked("data/queue", b"three\n", "data/lock")
+    assert channel.read("data/queue") == b"one\ntwo\nthree\n"
+
+
 def test_half_lines_are_neither_written_nor_built_upon(channel: Channel, world: World) -> None:
     with pytest.raises(PlatformError):
         channel.append_locked("data/queue", b"no newline", "data/lock")

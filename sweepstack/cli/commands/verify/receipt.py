@@ -144,8 +144,8 @@ def report(sources: Sources, outcome: VerifyOutcome, plan: Rosters, out: Out, st
 def _following(sources: Sources, outcome: VerifyOutcome, cells: Sequence[Shown]) -> list[str]:
     bad = [cell for cell in cells if cell.state not in SETTLED]
     if {cell.state for cell in bad} == {"pending"} and not outcome.unexpected:
-        boxes = take_snapshot(sources, files=False).box_snapshots
-        if begin := to_begin(sources.target.stack, boxes, {cell.name: cell.state for cell in cells}):
+        now, states = take_snapshot(sources, files=False), {cell.name: cell.state for cell in cells}
+        if begin := to_begin(sources.target.stack, now.box_snapshots, states, now.tended):
             return begin
     return sure_first(_ways_on(sources, outcome, bad))
 

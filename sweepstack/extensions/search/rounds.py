@@ -10,34 +10,29 @@ costs money in each of the engine's seconds. The engine's state follows with the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
-from statistics import median
 from typing import Any
 
-from sweepstack.billing.ledger import Spent
 from sweepstack.config.search import SearchConfig
 from sweepstack.config.searched import search_of
 from sweepstack.core.curve_files import missing_reader
-from sweepstack.core.extensions import module_of, not_here
-from sweepstack.core.journal import Journal, cell_times
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.search_log import Step
+from sweepstack.evidence.object_store import ObjectStore
 from sweepstack.evidence.search_log import append, read_search_log
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.launch.entries import append_lines, drop_line, hands_on, queue_entries
+from sweepstack.extensions.search.decisions import decisions
+from sweepstack.launch.entries import append_lines, drop_line, hands_on, queue_and_size
 from sweepstack.onbox.common.dataclass import dataclass, field
-from sweepstack.onbox.common.errors import ConfigError, EvidenceChanged, SweepstackError
+from sweepstack.onbox.common.errors import EvidenceChanged, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.cell_results import files_of
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import Sources
-from sweepstack.operations.tend import Round, Run, changed_by_engine, preview
+from sweepstack.operations.tend import NotBrought, Round, Run, up_alone
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
-from sweepstack.teardown.launched import copied_journal
 
 MOVES: Mapping[str, frozenset[str]] = {
     "Queue": frozenset({"cells", "elsewhere", "sources", "dropped", "roster_digest", "rosterDigest"}),
@@ -62,20 +57,28 @@ class Decided:
     note: str = ""
 
 
+def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, round_: Round) -> bool:
+    """Decides what can be decided of a search, and has the boxes end what is stopped. Returns whether it goes on. Costs
+    no money by itself. Raises ConfigError."""
+    try:
+        decided = decide(sources, store, snapshot, view)
+    except EvidenceError as error:  # all else of a round goes on
+        round_.problems.append(f"search: nothing is drawn or stopped: {error}")
+        return False
+    round_.search = [*shown(decided), *([decided.note] if decided.note else [])]
+    tell_boxes(store.objects, snapshot, decided.pruned)
+    return not decided.note
+
+
 def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView) -> Decided:
-    """Decides what can be decided now, and writes it down in one write. Costs no money by itself. Raises ConfigError,
-    EvidenceError; nothing for a log that another process wrote to meanwhile: then nothing is decided."""
+    """Decides what can be decided now, and writes it down in one write. Raises ConfigError, EvidenceError; nothing for
+    a log that another process wrote to meanwhile: then nothing is decided."""
     search = search_of(sources.target.file.sweep())
-    if search is None:
-        return Decided()
     note = _why_not(search, sources, snapshot)
-    if note:
+    if search is None or note:
         return Decided(note=note)
-    module = module_of("search", "decisions")
-    if module is None:
-        raise ConfigError(f"search: needs {not_here('search')}")
     log = read_search_log(store.objects)
-    steps = import_module(module).decisions(sources, snapshot, view, search, log)
+    steps = decisions(sources, snapshot, view, search, log)
     try:
         log = append(store.objects, log, steps)
     except EvidenceChanged as error:
@@ -87,13 +90,13 @@ def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: Swe
     )
 
 
-def _why_not(search: SearchConfig, sources: Sources, snapshot: Snapshot) -> str:
+def _why_not(search: SearchConfig | None, sources: Sources, snapshot: Snapshot) -> str:
     """Why nothing may be decided now; "" where it may."""
     identity, up = snapshot.state.identity, f"pulumi up --stack {snapshot.state.stack}"
     metrics = files_of(sources.target, snapshot)[1]
     if metrics is not None and (lacking := missing_reader(metrics.file)):
         return f"search: {lacking}; until then nothing is drawn"
-    if identity is None or identity.search != search.text:
+    if search is None or identity is None or identity.search != search.text:
         return f"search: the stack file has another one than what is up, and nothing is drawn. Next: {up}"
     if snapshot.teardown is not None:
         return "search: a teardown has begun, and nothing is drawn"
@@ -102,24 +105,27 @@ def _why_not(search: SearchConfig, sources: Sources, snapshot: Snapshot) -> str:
     return ""
 
 
-def tell_boxes(snapshot: Snapshot, pruned: Mapping[str, Step]) -> None:
+def tell_boxes(objects: ObjectStore, snapshot: Snapshot, pruned: Mapping[str, Step]) -> None:
     """Has the runners end those of these cells that run. Raises nothing: a box that could not be told is told by the
     engine. Blocks for `TELL_SECONDS` at most. Idempotent."""
     tasks = {
-        snap.box.native_id: partial(_tell, snap, pruned)
+        snap.box.native_id: partial(_tell, objects, snap, pruned)
         for snap in snapshot.box_snapshots
         if snap.reachable and snap.seen.runner_alive and not pruned.keys().isdisjoint(snap.running)
     }
     in_parallel(tasks, TELL_SECONDS)
 
 
-def _tell(snap: BoxSnapshot, pruned: Mapping[str, Step]) -> None:
+def _tell(objects: ObjectStore, snap: BoxSnapshot, pruned: Mapping[str, Step]) -> None:
+    """A cell that a person brought back meanwhile is not ended: that is in the log before any `pulumi up` tells the
+    box. So the log is read behind the queue, and nothing is written where a line came to the queue since."""
     with contextlib.suppress(SweepstackError, OSError):
         channel = snap.box.context().channel()
         with hands_on(channel.native_id):
-            queue = queue_entries(channel)
-            ends = [name for name in snap.running if name in pruned and queue.get(name, {}).get("op") == "add"]
-            append_lines(channel, [drop_line(name, pruned[name].why) for name in ends])
+            queue, size = queue_and_size(channel)
+            runs = [name for name in snap.running if name in pruned and queue.get(name, {}).get("op") == "add"]
+            still = read_search_log(objects).pruned if runs else {}
+            append_lines(channel, [drop_line(name, still[name].why) for name in runs if name in still], at=size)
 
 
 def bring_in(
@@ -140,93 +146,24 @@ def bring_in(
     if not (new or stopped) or not state.queues:
         return
     if later and not new and any(snap.running and snap.seen.runner_alive for snap in snapshot.box_snapshots):
-        round_.search_waits = True
+        round_.tries_again = True
         return
     urns = [state.identity.urn] if state.identity is not None else []
     for snap in snapshot.box_snapshots:
         if not snap.gone:
             urns += [snap.box.urn, *([snap.queue.urn] if snap.queue is not None else [])]
     urns += [gate.urn for gate in state.gates]
-    words = [word for urn in urns for word in ("--target", urn)]
-    what = " and ".join(
-        [f"{count(len(new), 'new cell')}"] * bool(new) + [f"{count(len(stopped), 'stopped cell')}"] * bool(stopped)
-    )
+    parts = (count(len(new), "new cell") if new else "", count(len(stopped), "stopped cell") if stopped else "")
+    what = " and ".join(filter(None, parts)) + (" waits" if len(new) + len(stopped) == 1 else " wait")
     try:
-        other = changed_by_engine(preview(target.root, target.stack, words), MOVES)
-    except SweepstackError as error:
-        round_.problems.append(f"search: the preview of {what} failed: {error}")
-        round_.search_waits = True
-        return
-    up = f"pulumi up --stack {target.stack}"
-    if other:
-        round_.problems.append(
-            f"search: {what} wait, but `pulumi up` would also change {', '.join(other)}: type it yourself ({up})"
-        )
-        return
-    command = ["up", "--stack", target.stack, "--yes", "--non-interactive", "--skip-preview", *words]
-    say(f"$ {up} --yes --target {len(urns)} resources: {what} of the search")
-    code = run(command)
-    if code:
-        round_.problems.append(f"search: `pulumi up` ended with {code}: the next round tries again")
-        round_.search_waits = True
-        return
-    round_.searched = [*new, *stopped]
+        if up_alone(target.root, snapshot, urns, MOVES, f"search: {what}", round_, run, say) is not None:
+            round_.searched = [*new, *stopped]
+    except NotBrought as error:
+        round_.problems.append(f"{error}: the next round tries again")
+        round_.tries_again = True
 
 
 def shown(decided: Decided) -> Sequence[str]:
     """What a round's line says of it."""
     parts: list[Any] = [f"drew {', '.join(decided.drawn)}"] if decided.drawn else []
     return [*parts, *([f"stops {', '.join(decided.stopped)}"] if decided.stopped else [])]
-
-
-@dataclass(frozen=True)
-class Saved:
-    """What a rule saved, estimated: what the stopped cells would have taken, if each had run as long as the median of
-    those that ended, without what they took. `usd`: by what the sweep has cost for a second of a cell; None where that
-    is not known."""
-
-    cells: int
-    hours: float
-    usd: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """As `ledger --json` says it, of one sweep or of all."""
-        return {"cells": self.cells, "hours": round(self.hours, 6), "usd": self.usd}
-
-    @property
-    def words(self) -> str:
-        """For a person."""
-        price = "" if self.usd is None else f", ${self.usd:.2f}"
-        hours = f"about {self.hours:.2f} hours of cells{price}"
-        return f"saved  {hours} by {count(self.cells, 'cell')} that a rule stopped early"
-
-
-def saved_by_stops(store: EvidenceStore, found: Spent) -> Saved | None:
-    """None where no rule stopped a cell, or no cell has ended to tell what one takes. Reads the log and the copies of
-    the journals. Raises EvidenceError."""
-    stopped = read_search_log(store.objects).pruned
-    took: list[float] = []
-    spent_on: dict[str, float] = {}
-    for bill in found.bills if stopped else ():
-        journal = copied_journal(store, bill.box, bill.generation) if bill.generation is not None else None
-        if journal is not None:
-            took += cell_times(journal).took.values()
-            for cell, seconds in _until_dropped(journal):
-                spent_on[cell] = spent_on.get(cell, 0.0) + seconds
-    if not took:
-        return None
-    each = median(took)
-    seconds = sum(max(each - spent_on.get(cell, 0.0), 0.0) for cell in stopped)
-    busy = sum(took) + sum(spent_on.values())
-    return Saved(len(stopped), seconds / 3600, found.usd / busy * seconds if found.complete and busy else None)
-
-
-def _until_dropped(journal: Journal) -> Iterator[tuple[str, float]]:
-    """(cell, seconds) of each run that a drop ended."""
-    began: dict[str, datetime] = {}
-    for entry in journal.entries:
-        if entry["event"] == "cell-started":
-            began[entry["cell"]] = datetime.fromisoformat(str(entry["time"]))
-        elif entry["event"] == "cell-dropped" and entry["cell"] in began:
-            ended = datetime.fromisoformat(str(entry["time"]))
-            yield entry["cell"], max((ended - began.pop(entry["cell"])).total_seconds(), 0.0)
