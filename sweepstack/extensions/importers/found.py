@@ -23,6 +23,7 @@ MOST_ROWS = 100_000
 T = TypeVar("T")
 _TAKEN = RESERVED | {CHECKPOINTS, PIN}
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]*")
+_BRACE = re.compile(r"\{(?=[A-Za-z_])")
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,14 @@ class Found:
         """One more axis of the grid. A value that stands twice is one cell."""
         self.grid[self.name(original)] = list(dict.fromkeys(values))
 
+    def filled(self, original: str, text: str) -> str:
+        """A text as it is, for where placeholders are filled and no shell reads: one with a brace that would begin a
+        placeholder is the value of a parameter that all cells have."""
+        if not re.search(r"(?<!\$)\{[A-Za-z_]", text):
+            return text
+        self.fixed[self.name(original)] = text
+        return self.slot(original)
+
     @property
     def count(self) -> int:
         """How many cells it has, without those that are drawn."""
@@ -158,12 +167,7 @@ def param(value: Any) -> Any:
 
 
 def quoted(text: str) -> str:
-    """A piece of a word for the shell, with placeholders (`{lr}`) left as they are."""
-    pieces = re.split(r"(\{[A-Za-z_]\w*\})", text)
-    return "".join(piece if number % 2 else _quoted(piece) for number, piece in enumerate(pieces)) or "''"
-
-
-def _quoted(piece: str) -> str:
-    if _PLAIN.fullmatch(piece):
-        return piece
-    return shlex.quote(piece.replace("{", "{ ")) if re.search(r"\{\w", piece) else shlex.quote(piece)
+    """A text as a word for the shell, as it is: a brace of it begins no placeholder."""
+    if _PLAIN.fullmatch(text):
+        return text or "''"
+    return _BRACE.sub("{''", shlex.quote(text))  # inside the quotes: they end and begin again

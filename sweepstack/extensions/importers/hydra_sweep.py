@@ -39,7 +39,7 @@ def of_line(text: str, shown: str, line: int, root: Path) -> Found:
     found = Found("Hydra multirun", shown)
     words = shlex.split(text, comments=True)
     program = next((at for at, word in enumerate(words) if word.endswith(".py")), 0)
-    said = words[: program + 1]
+    said = [_before(word) for word in words[: program + 1]]
     overrides: list[str] = []
     rest = iter(words[program + 1 :])
     for word in rest:
@@ -72,7 +72,7 @@ def of_config(document: Document, root: Path) -> Found:
             text = value if isinstance(value, str) else _said(value)
             if isinstance(value, dict):
                 _old_space(found, key, value, at)
-                overrides.append(f"{key}={found.slot(_bare(key))}")
+                overrides.append(quoted(f"{key}=") + found.slot(_bare(key)))
                 continue
             overrides.append(_override(found, f"{key}={text}", at, root))
     _defaults(found, document, sweeper)
@@ -82,6 +82,12 @@ def of_config(document: Document, root: Path) -> Found:
     found.note("a config names no script: the first word of `run` is a guess")
     _settle_search(found)
     return found
+
+
+def _before(word: str) -> str:
+    """A word before the script's own: it may set a variable."""
+    name, equals, value = word.partition("=")
+    return f"{name}={quoted(value)}" if equals and name.isidentifier() else quoted(word)
 
 
 def _said(value: Any) -> str:

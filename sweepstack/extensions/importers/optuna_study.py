@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.config.edit.stack_file import flow
-from sweepstack.extensions.importers.found import Found, drawn, param
+from sweepstack.extensions.importers.found import Found, drawn, param, quoted
 from sweepstack.onbox.common.errors import No
 
 HEAD = b"SQLite format 3\0"
@@ -75,7 +75,7 @@ def _read(base: sqlite3.Connection, found: Found) -> Found:
             found.note(f"trials that were {state} run to their end here: {', '.join(map(str, stopped[state]))}")
     _doubled(found)
     _search(base, study, found, spaces)
-    found.run = " ".join(["python train.py", *(f"--{key} {found.slot(key)}" for key in spaces)])
+    found.run = " ".join(["python train.py", *(f"{quoted(f'--{key}')} {found.slot(key)}" for key in spaces)])
     found.fill_gaps("not in all trials (a conditional axis)")
     found.note("a study names no script: the first words of `run` are a guess")
     return found

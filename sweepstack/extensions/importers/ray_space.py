@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from sweepstack.extensions.importers.found import Found, param
+from sweepstack.extensions.importers.found import Found, param, quoted
 from sweepstack.extensions.importers.python_file import Computed, assigned, called, imports, literal
 from sweepstack.onbox.common.errors import No
 
@@ -66,7 +66,7 @@ def read(tree: ast.Module, shown: str) -> Found:
     axes: dict[str, Any] = {}
     _walk(found, space, (), known, axes)
     _settle(found, axes, samples, metric, mode, space.lineno)
-    found.run = " ".join(["python train.py", *(f"--{name} {found.slot(name)}" for name in found.names)])
+    found.run = " ".join(["python train.py", *(f"{quoted(f'--{name}')} {found.slot(name)}" for name in found.names)])
     found.note("a space names no command, only a function: the first words of `run` are a guess")
     return found
 

@@ -13,6 +13,7 @@ from typing import Any
 from sweepstack.extensions.importers.found import MOST_ROWS, Found, Lost, few, quoted
 from sweepstack.extensions.importers.shell_words import (
     NAME,
+    SLOT,
     Cant,
     Scope,
     Value,
@@ -20,6 +21,7 @@ from sweepstack.extensions.importers.shell_words import (
     expand,
     plain,
     several,
+    slot,
     statements,
     varies,
     words_of,
@@ -148,7 +150,7 @@ class Reader:
     def bind(self, name: str, value: Value) -> None:
         """A variable that differs from cell to cell."""
         self.loops[name] = value.text
-        self.scope.values[name] = Value(value.text, f"{{{name}}}")
+        self.scope.values[name] = Value(value.text, slot(name))
 
     def _turns(self, line: int, head: str, done: str) -> list[tuple[list[str], list[Value]]]:
         if found := re.fullmatch(r"for\s+\(\((.*?);(.*?);(.*?)\)\)", head, re.DOTALL):
@@ -308,7 +310,7 @@ class Reader:
         name = f"{name}_{place}" if name in self.loops else name
         kept = f"{option[0]}" if option and option[0].endswith("=") else ""
         self.loops[name] = value.text.removeprefix(kept)
-        return Value(value.text, f"{kept}{{{name}}}")
+        return Value(value.text, f"{kept}{slot(name)}")
 
     def assign(self, line: int, name: str, text: str) -> None:
         """A variable. What was computed of what varies is one that varies."""
@@ -380,19 +382,19 @@ def fill(found: Found, reader: Reader) -> None:
         return
     template = templates.pop()
     env = {name: value.template for name, value in reader.env.items() if value.template}
-    used = {name for command in template for word in command for name in re.findall(r"\{(\w+)\}", word)}
+    used = {name for command in template for word in command for name in SLOT.findall(word)}
     names = [name for name in started[0].row if name in used]
     rows = [tuple(cell.row.get(name, "") for name in names) for cell in started]
     if len(set(rows)) < len(rows):  # told apart by a variable that the command itself reads
         names = list(started[0].row)
         rows = [tuple(cell.row.get(name, "") for name in names) for cell in started]
-        env |= {name: f"{{{name}}}" for name in names if name not in used}
+        env |= {name: slot(name) for name in names if name not in used}
     safe = {name: found.name(name) for name in names}
     found.rows = [{safe[name]: typed(value) for name, value in zip(names, row, strict=True)} for row in rows]
     found.run = " && ".join(" ".join(_word(word, safe) for word in command) for command in template)
     found.program = next((w for command in template for w in command if w.endswith(".py")), "")
     if env:
-        found.job["env"] = {name: _renamed(text, safe) for name, text in env.items()}
+        found.job["env"] = {name: _filled(found, name, text, safe) for name, text in env.items()}
     if found.rows == [{}]:
         found.rows = []
 
@@ -432,12 +434,19 @@ def typed(text: str) -> Any:
     return text
 
 
-def _renamed(text: str, safe: dict[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: f"{{{safe.get(match[1], match[1])}}}", text)
+def _filled(found: Found, name: str, text: str, safe: dict[str, str]) -> str:
+    """A template of a variable of the environment."""
+    pieces = SLOT.split(text)
+    return "".join(
+        f"{{{safe.get(piece, piece)}}}" if at % 2 else found.filled(f"{name}_text{at or ''}", piece)
+        for at, piece in enumerate(pieces)
+    )
 
 
 def _word(word: str, safe: dict[str, str]) -> str:
-    renamed = _renamed(word, safe)
-    if found := ASSIGN.fullmatch(renamed):
-        return f"{found[1]}={quoted(found[2])}"
-    return quoted(renamed)
+    """A template as a word for the shell."""
+    if assigned := ASSIGN.fullmatch(word):
+        return f"{assigned[1]}={_word(assigned[2], safe) if assigned[2] else quoted('')}"
+    pieces = SLOT.split(word)
+    made = [f"{{{safe.get(piece, piece)}}}" if at % 2 else quoted(piece) for at, piece in enumerate(pieces) if piece]
+    return "".join(made) or quoted("")

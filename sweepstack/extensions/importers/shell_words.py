@@ -51,6 +51,15 @@ class Scope:
     arrays: dict[str, list[Value]] = field(default_factory=dict)
 
 
+SLOT = re.compile("\x02(\\w+)\x03")
+"""A placeholder in a template, as no text of a script is spelled."""
+
+
+def slot(name: str) -> str:
+    """The placeholder of a variable, in a template."""
+    return f"\x02{name}\x03"
+
+
 def plain(text: str) -> Value:
     """A text in which nothing varies."""
     return Value(text, text)

@@ -8,7 +8,7 @@ import re
 import shlex
 from typing import Any
 
-from sweepstack.extensions.importers.found import Found
+from sweepstack.extensions.importers.found import Found, quoted
 from sweepstack.extensions.importers.shell_script import by_words, typed
 from sweepstack.onbox.common.errors import No
 
@@ -35,7 +35,7 @@ def read_csv(text: str, shown: str) -> Found:
             if value.strip():
                 cell[special.get(name, name)] = typed(value.strip())
         found.rows.append(cell)
-    options = " ".join(f"--{name} {found.slot(name)}" for name in special)
+    options = " ".join(f"{quoted(f'--{name}')} {found.slot(name)}" for name in special)
     found.fill_gaps("empty in some rows")
     found.run = f"python train.py {options}"
     found.note("a table names no script: the first words of `run` are a guess")

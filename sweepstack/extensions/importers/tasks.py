@@ -131,7 +131,10 @@ def _commands(found: Found, document: Document, text: str, place: tuple[str, ...
     if installs and len(installs) < len(lines):
         found.job["setup"] = "\n".join(installs)
         lines = [line for line in lines if line not in installs]
-    text = PLACEHOLDER.sub(r"{ \1}", "\n".join(["set -e", *lines] if len(lines) > 1 else lines))
+    script = "\n".join(["set -e", *lines] if len(lines) > 1 else lines)
+    text = PLACEHOLDER.sub(r"{ \1}", script)
+    for name in dict.fromkeys(PLACEHOLDER.findall(script)):
+        found.lose(document.line(place), f"{{{name}}}: written {{ {name}}}, which is no placeholder: see what it says")
     for variable in sorted(set(re.findall(r"\$\{?((?:SKYPILOT|DSTACK)_\w+)", text))):
         found.lose(document.line(place), f"${variable}: nothing sets it here")
     found.run = text
@@ -143,7 +146,7 @@ def _env(found: Found, plain: dict[str, Any], secret: dict[str, Any]) -> None:
     env = {key: value for key, value in plain.items() if value not in (None, "")}
     empty = [key for key in plain if key not in env]
     if env:
-        found.job["env"] = {key: str(value) for key, value in env.items()}
+        found.job["env"] = {key: found.filled(f"{key}_text", str(value)) for key, value in env.items()}
     if empty or secret:
         found.job["secrets"] = [*empty, *secret]
         found.note(f"{', '.join([*empty, *secret])}: names of variables that are set where `pulumi up` runs")

@@ -182,7 +182,7 @@ def _command(found: Found, document: Document, data: dict[str, Any]) -> str:
     if isinstance(parts, str):
         parts = parts.split()
     names = list(found.names)
-    options = [f"--{name}={found.slot(name)}" for name in names]
+    options = [quoted(f"--{name}=") + found.slot(name) for name in names]
     flags = [name for name in names if _is_flag(found, name)]
     words: list[str] = []
     for number, part in enumerate(map(str, parts)):
@@ -195,7 +195,7 @@ def _command(found: Found, document: Document, data: dict[str, Any]) -> str:
         elif part == "${args}":
             words += options
         elif part == "${args_no_hyphens}":
-            words += [f"{name}={found.slot(name)}" for name in names]
+            words += [quoted(f"{name}=") + found.slot(name) for name in names]
         elif part == "${args_no_boolean_flags}":
             words += [word for name, word in zip(names, options, strict=True) if name not in flags]
             words += _constant_flags(found, document, number, flags)
