@@ -18,6 +18,8 @@ from sweepstack.channel import agent_source
 from sweepstack.extensions.kubernetes.onbox import api_server, pilot, worker_state
 from sweepstack.extensions.kubernetes.workers import SHIPPED, pilot_files
 from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+from sweepstack.onbox.runner.cell_processes import WORKER
 from tests.extensions.kubernetes.made import BOX, RUNS, ended, node, pod
 from tests.onbox.harness import INTERPRETER, SECONDS, Box
 
@@ -85,6 +87,16 @@ def test_a_pod_runs_one_worker_of_its_own_name_until_nothing_is_left(there: Pod)
     env = next((there.box.home / "cells").glob("*/1/out/env"), None) or next(there.box.volume.rglob("env"))
     assert "/opt/of-the-image/bin" in env.read_text()
     assert "A_SECRET" not in env.read_text()
+
+
+def test_a_worker_has_its_marks_from_the_start_so_that_it_need_not_start_itself_anew(there: Pod) -> None:
+    said = there.box.home / "said"
+    runner = there.box.home / "runner-test" / "runner.py"
+    runner.write_text(f"import json, os\nopen({str(said)!r}, 'a').write(json.dumps(dict(os.environ)))\n")
+    there.start()
+    assert there.ended() == 0, there.said
+    env = json.loads(said.read_text())
+    assert (env[WORKER], env[BOX_ID_VARIABLE]) == (f"{UID}.0", there.box.native_id)
 
 
 def test_a_pod_that_is_told_to_end_saves_and_asks_for_another(there: Pod) -> None:

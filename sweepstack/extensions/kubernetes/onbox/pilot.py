@@ -11,7 +11,8 @@ Exit codes, which the Job's `podFailurePolicy` reads (`sweepstack.extensions.kub
   2 to 5, 9    another pod would do no better: see `onbox.runner.main`
   others   the worker failed: another pod tries, as often as the Job's `backoffLimitPerIndex` allows
 
-As the first process of its container it also collects what others left as zombies. Python 3.8, standard library.
+As the first process of its container it also collects what others left as zombies. Python 3.8, standard library; as
+little of that as will do: many images have it uncompiled, and no right to keep it compiled, so each pod does it anew.
 """
 
 from __future__ import annotations
@@ -19,13 +20,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path, PurePosixPath
-from types import FrameType
-
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 CLOSED = "jobs/closed"
@@ -40,6 +36,9 @@ POD_UID, POD_NAME, NODE_NAME, INDEX = (f"SWEEPSTACK_{name}" for name in ("POD_UI
 BOX, NAMESPACE = "SWEEPSTACK_BOX", "SWEEPSTACK_POD_NAMESPACE"
 NODES, ADDRESS, JOB = (f"SWEEPSTACK_POD_{name}" for name in ("NODES", "ADDRESS", "JOB"))
 """Of a worker of several pods, set in each: how many it has; its own address; its Job, which is one worker."""
+OF_BOX, WORKER = "SWEEPSTACK_BOX_ID", "SWEEPSTACK_WORKER"
+"""By these all processes of a box are found, and of a worker (`common.processes`, `runner.cell_processes`). A worker
+that is started without its own starts itself anew, and imports all of it twice."""
 HELD, DOORS = "jobs/held", "jobs/doors"
 """Below HOME: `<uid>.json`, the other pods of that worker; a folder a Job, where they say how they are reached."""
 KEPT = ("NVIDIA_", "CUDA_", "ROCR_", "HIP_", "KUBERNETES_SERVICE_", "SWEEPSTACK_")
@@ -54,11 +53,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def closed(home: Path) -> str:
+def closed(home: str) -> str:
     """Why no worker may begin on the box; "" when one may."""
-    if not home.is_dir():
+    if not os.path.isdir(home):
         return f"there is no {home}: the box was not made whole, or is being destroyed"
-    return "its workers were ended" if (home / CLOSED).exists() else ""
+    return "its workers were ended" if os.path.exists(f"{home}/{CLOSED}") else ""
 
 
 def code_of_pod(code: int, told: bool) -> int:
@@ -73,12 +72,12 @@ def code_of_pod(code: int, told: bool) -> int:
 class Pilot:
     """One pod. Use it once, from the main thread."""
 
-    def __init__(self, home: Path, runner: str) -> None:
-        self.home, self.runner = home, runner
+    def __init__(self, home: str, runner: str) -> None:
+        self.home, self.runner = home, f"{home}/{runner}"
         self.job = os.environ[POD_UID]
         self.worker = f"{self.job}.0"
         self.told = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = 0
 
     def run(self) -> int:
         """Blocks until the worker has ended. Returns the pod's exit code."""
@@ -90,63 +89,65 @@ class Pilot:
         names = " ".join(os.environ.get(name, "") for name in (POD_NAME, NODE_NAME))
         say(f"{self.worker} begins in pod {names}")
         argv = self._argv()
-        self._process = subprocess.Popen(argv, cwd=str(self.home), env=self._env(), stdin=subprocess.DEVNULL)
+        os.chdir(self.home)
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        usual = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores these
+        self._process = os.posix_spawn(argv[0], argv, self._env(), file_actions=[nothing], setsigdef=usual)
         if self.told:  # a signal that came before there was a process to hand it to
             self._hand_on()
-        code = self._collected(self._process)
+        code = self._collected()
         say(f"{self.worker} ended with {code}")
         return code_of_pod(code, self.told)
 
     def _argv(self) -> list[str]:
         """The worker's command; with several pods it is the first one's, and the others wait for what that starts."""
-        worker = [sys.executable, str(self.home / self.runner), str(self.home), "--worker", self.worker]
+        worker = [sys.executable, self.runner, self.home, "--worker", self.worker]
         own = os.environ
         if int(own.get(NODES) or 1) < 2:
             return worker
-        nodes = (self.home / self.runner).with_name("nodes.py")
-        if not nodes.exists():
+        nodes = f"{os.path.dirname(self.runner)}/nodes.py"
+        if not os.path.exists(nodes):
             raise OSError(
                 f"there is no {nodes}: cells over several nodes need the extension `nodes` where this came from"
             )
-        program, doors = [sys.executable, "-I", "-S", str(nodes)], str(self.home / DOORS / own[JOB])
+        program, doors = [sys.executable, "-I", "-S", nodes], f"{self.home}/{DOORS}/{own[JOB]}"
         index, about = own[INDEX], [own[POD_NAME], self.job, own[ADDRESS]]
         if index != "0":
             return [*program, "door", doors, index, *about]
-        record = str(self.home / HELD / f"{self.job}.json")
+        record = f"{self.home}/{HELD}/{self.job}.json"
         return [*program, "lead", record, own[NODES], doors, *about, "--", *worker]
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: object) -> None:
         self.told = True
-        if self._process is not None:
+        if self._process:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGTERM)
+            os.kill(self._process, signal.SIGTERM)
 
-    @staticmethod
-    def _collected(process: subprocess.Popen[bytes]) -> int:
+    def _collected(self) -> int:
         """The exit code of the worker, negative for a signal. Collects all that ends before."""
         while True:
             pid, status = os.waitpid(-1, 0)
-            if pid == process.pid:
-                process.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-                return process.returncode
+            if pid == self._process:
+                return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def _env(self) -> dict[str, str]:
         """The worker's environment: what the image and the cluster say of libraries, cards and the API server, and what
         the runner needs. The image's own PATH comes after the box's Python."""
         own = os.environ
         kept = {name: own[name] for name in own if name.startswith(KEPT) or name in KEPT_WHOLE}
-        waits = own.get(INDEX, "0") != "0" and int(own.get(NODES) or 1) > 1  # it is none of the box's cells
-        path = [str(PurePosixPath(sys.executable).parent), *own.get("PATH", PATH).split(":"), *PATH.split(":")]
+        several = int(own.get(NODES) or 1) > 1
+        waits = several and own.get(INDEX, "0") != "0"  # it is none of the box's cells
+        path = [os.path.dirname(sys.executable), *own.get("PATH", PATH).split(":"), *PATH.split(":")]
         return {
             **kept,
             "HOME": own.get("HOME", "/"),
             "PATH": ":".join(dict.fromkeys(path)),
             "LANG": "C.UTF-8",
-            **({} if waits else {BOX_ID_VARIABLE: own[BOX]}),
+            **({} if waits else {OF_BOX: own[BOX]}),
+            **({} if several else {WORKER: self.worker}),
             "SWEEPSTACK_WORKER_JOB": self.job,
             "SWEEPSTACK_WORKER_TRY": "0",
             "SWEEPSTACK_WORKER_ENDS": "",
@@ -160,7 +161,7 @@ def main(argv: list[str]) -> int:
         say("two arguments: the folder of spec.json and queue.jsonl, and the runner's path below it")
         return 2
     try:
-        return Pilot(Path(argv[1]), argv[2]).run()
+        return Pilot(argv[1], argv[2]).run()
     except (OSError, ValueError, KeyError) as error:
         say(f"no worker could be started: {error!r}")
         return 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(import_module(f"sweepstack.onbox.kubernetes.{Path(sys.argv[0]).stem}").main(sys.argv))
+    name, _ = os.path.splitext(os.path.basename(sys.argv[0]))
+    sys.exit(import_module(f"sweepstack.onbox.kubernetes.{name}").main(sys.argv))
