@@ -100,6 +100,8 @@ class Harness:
         self._front.made = self._made
         self._image, self._dies = IMAGE, False
         self._volumes: list[Any] = []
+        self._provided: set[str] = set()
+        self._providing = threading.Lock()
         self._timer: threading.Timer | None = None
         for name, value in {
             "HOME": str(tmp_path),
@@ -214,12 +216,22 @@ class Harness:
             self._hold(native_id, False)
 
     def _made(self, method: str, path: str) -> None:
-        """A claim gets a volume, as from a provisioner; where readers die, a new one is ended at once."""
+        """Where readers die, a new one is ended at once."""
         kind = path.partition("?")[0].rpartition("/")[2]
-        if method == "POST" and kind == "persistentvolumeclaims" and "dryRun" not in path:
-            self._volumes.append(self._cluster.volume(f"{self._namespace}-{dice.token_hex(4)}"))
+        if method == "POST" and kind in ("persistentvolumeclaims", "pods") and "dryRun" not in path:
+            self._provide()
         if method == "POST" and kind == "pods" and self._dies:
             self._end_pods()
+
+    def _provide(self) -> None:
+        """Each claim gets a volume of its own, as from a provisioner. They are looked for again with each pod: had one
+        request for a volume failed, its claim would never get one, and its box would be waited for in vain."""
+        with self._providing:
+            for claim in self._claims():
+                uid = claim["metadata"]["uid"]
+                if uid not in self._provided:
+                    self._volumes.append(self._cluster.volume(f"{self._namespace}-{dice.token_hex(4)}", claim=claim))
+                    self._provided.add(uid)
 
     def _end_pods(self, native_id: str = "") -> None:
         for pod in self._admin.list(self._path("pods")):

@@ -188,9 +188,11 @@ class KubernetesCluster:
         storage_class: str = STORAGE_CLASS,
         reclaim: str = "Retain",
         gb: int = 1,
+        claim: Mapping[str, Any] | None = None,
     ) -> Volume:
         """Makes a persistent volume: a folder that each node sees, as on a shared file system, or that only `node` may
-        use. Each user can write to it, since kubelet gives such a folder no group (fsGroup). All access modes."""
+        use; of this `claim` alone, where one is named. Each user can write to it, since kubelet gives such a folder no
+        group (fsGroup). All access modes."""
         folder = self.keep / "volumes" / name
         folder.mkdir(parents=True)
         folder.chmod(0o777)
@@ -201,6 +203,9 @@ class KubernetesCluster:
             "storageClassName": storage_class,
             "hostPath": {"path": f"/mnt/keep/volumes/{name}", "type": "Directory"},
         }
+        if claim is not None:
+            own = {key: claim["metadata"][key] for key in ("namespace", "name", "uid")}
+            spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **own}
         if node:
             match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}}
