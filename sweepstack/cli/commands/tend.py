@@ -79,6 +79,8 @@ def command(
 LEAST_SECONDS = 1.0
 GRACE = timedelta(minutes=15)
 """Seconds that a claim lasts longer than a round: a pull may take long."""
+AGAIN_SECONDS = 60.0
+"""The most between a round that could not bring cells to the queues, and the next one."""
 REPLACEMENTS = 3
 """The most times that one run lets `pulumi up` rent a box of one name again."""
 
@@ -98,6 +100,8 @@ class Memory:
     tried: Tried = field(default_factory=list)
     brought: float = field(default_factory=time.monotonic)
     """When the engine last brought what was decided of a search (monotonic)."""
+    watch: Any = None
+    """The `Watch` of the search, since the last round; None where there is none."""
     stop: threading.Event = field(default_factory=threading.Event)
     engine: subprocess.Popen[bytes] | None = None
 
@@ -136,19 +140,34 @@ def _rounds(
         if once or round_.over:
             out.next(round_.next)
             return round_.answer if not once else UNSURE if round_.unknown else NO if round_.problems else YES
-        wait = memory.interval.total_seconds() - (time.monotonic() - begun)
+        most = AGAIN_SECONDS if round_.tries_again else memory.interval.total_seconds()
+        wait = min(memory.interval.total_seconds(), most) - (time.monotonic() - begun)
         if time.monotonic() + max(wait, 0) > deadline:
             raise No(
                 f"the time is up after {count(number, 'round')}", [f"sweepctl {memory.verb} --stack {target.stack}"]
             )
-        if memory.stop.wait(max(wait, 0)):
+        if _wait(memory, max(wait, 0.0)):
             note("interrupted between two rounds; the next tend goes on from here")
             return 130
         mine = claim(usable(open_sources(target), memory.verb), memory.interval + GRACE, mine)
 
 
+def _wait(memory: Memory, seconds: float) -> bool:
+    """Waits for the next round. Meanwhile a search stops cells of this machine as soon as they come to a rung; then the
+    next round is due. Returns whether to end."""
+    ends = time.monotonic() + seconds
+    while memory.watch is not None and (left := ends - time.monotonic()) > 0:
+        if memory.stop.wait(min(memory.watch.SECONDS, left)):
+            return True
+        if stopped := memory.watch.look():
+            note(f"search: stops {', '.join(stopped)}")
+            return memory.stop.is_set()
+    return memory.stop.wait(max(ends - time.monotonic(), 0.0))
+
+
 def _one_round(target: Target, memory: Memory, events: Events) -> Round:
     """One round. An outage is a problem of this round only: the next round asks again."""
+    memory.watch = None
     try:
         sources = open_sources(target)
         store = usable(sources, memory.verb)
@@ -173,6 +192,8 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
         if memory.replace and round_.gone and not memory.stop.is_set():
             _replace(sources, memory, round_)
         conclude(sources, round_, memory.verified, events)
+        if search is not None and searches:
+            memory.watch = import_module(str(module_of("search", "watch"))).Watch(sources, store, snapshot)
         return round_
     except Unsure as error:
         return Round(unknown=[str(error)], next=list(error.next))

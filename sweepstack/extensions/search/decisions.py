@@ -48,13 +48,14 @@ class Found:
 
 
 def decisions(
-    sources: Sources, snapshot: Snapshot, view: SweepView, search: SearchConfig, log: SearchLog
+    sources: Sources, snapshot: Snapshot, view: SweepView, search: SearchConfig, log: SearchLog, *, draws: bool = True
 ) -> list[Step]:
-    """The lines to add. Reads the metrics of cells that ended since the last one: from their box, or their copy."""
+    """The lines to add. `draws`: whether cells are drawn, too. Reads the metrics of cells that ended since the last
+    one: from their box, or their copy."""
     if not log.suggested:
         log = log.with_steps(beginning(search))
         return [*log.steps, *decided(search, log, _found(sources, snapshot, view, search, log))]
-    return decided(search, log, _found(sources, snapshot, view, search, log))
+    return decided(search, log, _found(sources, snapshot, view, search, log), draws=draws)
 
 
 def beginning(search: SearchConfig) -> list[Step]:
@@ -65,7 +66,7 @@ def beginning(search: SearchConfig) -> list[Step]:
     ]
 
 
-def decided(search: SearchConfig, log: SearchLog, found: Found) -> list[Step]:
+def decided(search: SearchConfig, log: SearchLog, found: Found, *, draws: bool = True) -> list[Step]:
     """First which rungs were reached, and what has ended, in the order of the cells; then which of those that run the
     rule stops, at rungs that they have reached since the last look; then what is drawn next: as many as are to be open
     at a time, within the bounds. Pure."""
@@ -90,7 +91,12 @@ def decided(search: SearchConfig, log: SearchLog, found: Found) -> list[Step]:
             stopped = judged(search, log, step.cell, step.rung)
             if stopped is not None:
                 add(stopped)
-    while len(log.open) < search.at_once and len(log.suggested) < search.at_most.cells and _affords(search, log, found):
+    while (
+        draws
+        and len(log.open) < search.at_once
+        and len(log.suggested) < search.at_most.cells
+        and _affords(search, log, found)
+    ):
         add(suggest(search, log))
     return steps
 

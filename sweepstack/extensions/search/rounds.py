@@ -70,15 +70,17 @@ def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: 
     return not decided.note
 
 
-def decide(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView) -> Decided:
-    """Decides what can be decided now, and writes it down in one write. Raises ConfigError, EvidenceError; nothing for
-    a log that another process wrote to meanwhile: then nothing is decided."""
+def decide(
+    sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, *, draws: bool = True
+) -> Decided:
+    """Decides what can be decided now, and writes it down in one write. `draws`: whether cells are drawn, too. Raises
+    ConfigError, EvidenceError; nothing for a log that another process wrote to meanwhile: then nothing is decided."""
     search = search_of(sources.target.file.sweep())
     note = _why_not(search, sources, snapshot)
     if search is None or note:
         return Decided(note=note)
     log = read_search_log(store.objects)
-    steps = decisions(sources, snapshot, view, search, log)
+    steps = decisions(sources, snapshot, view, search, log, draws=draws)
     try:
         log = append(store.objects, log, steps)
     except EvidenceChanged as error:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.engine.commands import ok
+from sweepstack.config.searched import search_of
+from sweepstack.extensions.search.space import first
+from tests.engine.commands import COMMAND_SECONDS, ok
 from tests.engine.conftest import make_stack
 from tests.engine.harness import Stack
 
@@ -135,3 +138,34 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
     left = list((stack.evidence / "unsealed").rglob("*metrics.jsonl"))
     assert {path.parts[-4] for path in left} >= {first, third}, left
     assert "step 1" in ok(stack.sweepctl("logs", first)).out, "its log, of a box that is gone"
+
+
+@pytest.mark.proof  # what it sees, and does not: test_watch.py
+def test_a_cell_of_this_machine_is_stopped_between_two_rounds(make_stack: Callable[..., Stack]) -> None:
+    """Of a `tend` whose next round is an hour away."""
+    stack = make_stack("w", boxes=("box-0",))
+    rule = {"rule": "asha", "rungs": [1], "factor": 2, "least": 2}
+    searching(stack, at_most={"cells": 2}, at_once=2, seed=1, stop=rule)
+    stack.edit_config(lambda sweep: sweep["job"].update(slots=2))
+    asked = search_of(stack.config())
+    assert asked is not None
+    drawn_lrs = {c: p["lr"] for c, p in zip(("s0", "s1"), first(asked), strict=True)}
+    good, bad = sorted(drawn_lrs, key=lambda cell: abs(float(drawn_lrs[cell]) - 0.01))
+    for cell in (good, bad):
+        stack.tell("wait", cell)
+        stack.hold(cell)
+    ok(stack.up())
+    log = stack.evidence / "records" / "search.jsonl"
+    tend = stack.start("sweepctl", "tend", "--interval", "1h", "--stack", stack.name)
+    assert tend.stdout is not None
+    while "again in" not in (said := tend.stdout.readline()):
+        assert said, "it ended by itself"
+    for cell, line in ((good, '"kind":"reached"'), (bad, '"kind":"pruned"')):
+        (stack.control / f"wait-{cell}").unlink()
+        stack.wait_for(lambda line=line: line in log.read_text(), f"{line} of {cell}")  # type: ignore[misc]
+    stack.wait_for(lambda: stopped(stack) == [bad], "the box to stop it")
+    tend.send_signal(signal.SIGTERM)
+    assert tend.wait(COMMAND_SECONDS) == 130
+    stack.release()
+    ok(stack.sweepctl("tend", "--interval", "1s", "--timeout", "5m"))
+    assert {cell["name"]: cell["state"] for cell in cells(stack)} == {good: "verified", bad: "pruned"}

@@ -15,6 +15,8 @@ parser.add_argument("--out", type=Path, required=True)
 arguments, _ = parser.parse_known_args()
 control = Path(os.environ["DRILL_CONTROL"])
 cell = os.environ["SWEEPSTACK_CELL"]
+while (control / f"wait-{cell}").exists():
+    time.sleep(0.05)
 with (arguments.out / "metrics.jsonl").open("w") as curve:
     for step in range(1, arguments.steps + 1):
         curve.write(json.dumps({"step": step, "loss": abs(arguments.lr - 0.01) + 1 / step}) + "\n")

@@ -1,0 +1,108 @@
+"""Sees between two rounds of `sweepctl tend` that a cell on a box of this machine has come to a rung.
+
+A look asks the system for the sizes of a few files, so it may be made several times a second. What it finds is judged
+as in a round, and stands in the same log; nothing is drawn, and no box that is elsewhere is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import cached_property
+
+from sweepstack.config.searched import search_of
+from sweepstack.core.search_log import SearchLog
+from sweepstack.evidence.search_log import read_search_log
+from sweepstack.evidence.store import EvidenceStore
+from sweepstack.extensions.search.decisions import curve_of
+from sweepstack.extensions.search.rounds import decide, tell_boxes
+from sweepstack.extensions.search.rules import reached
+from sweepstack.launch.first_step import read_journal
+from sweepstack.onbox.agent.local_channel import LocalChannel
+from sweepstack.onbox.common import box_layout
+from sweepstack.onbox.common.dataclass import replace
+from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.operations.sweep.cell_results import files_of
+from sweepstack.operations.sweep.sources import Sources
+from sweepstack.operations.sweep.target import approval_of
+from sweepstack.status.compose import compose
+from sweepstack.status.snapshot import BoxSnapshot, Snapshot
+
+
+class Watch:
+    """What was seen of the boxes, and how long the files were then."""
+
+    SECONDS = 0.2
+    """Between two looks."""
+
+    def __init__(self, sources: Sources, store: EvidenceStore, snapshot: Snapshot) -> None:
+        """`snapshot`: of the last round. What changes elsewhere than on boxes of this machine, the next one sees."""
+        self._sources, self._store, self._snapshot = sources, store, snapshot
+        self._search = search_of(sources.target.file.sweep())
+        self._sizes: dict[str, int | None] = {}
+
+    def look(self) -> Sequence[str]:
+        """Judges the cells that have come to a rung since the last look. Returns those that are stopped. Raises
+        nothing: what can't be read now is the next round's."""
+        with contextlib.suppress(SweepstackError, OSError):
+            if self._channels and self._has_grown() and self._is_at_a_rung():
+                return self._judged()
+        return ()
+
+    @cached_property
+    def _channels(self) -> dict[str, LocalChannel]:
+        """Native id → the way to a box of this machine; empty where no rule stops cells early."""
+        stops = self._search is not None and self._search.stop is not None
+        alive = (one for one in self._snapshot.box_snapshots if stops and one.reachable and one.seen.runner_alive)
+        found = {one.box.native_id: one.box.context().channel() for one in alive}
+        return {native_id: one for native_id, one in found.items() if isinstance(one, LocalChannel)}
+
+    @cached_property
+    def _log(self) -> SearchLog:
+        return read_search_log(self._store.objects)
+
+    def _has_grown(self) -> bool:
+        """Whether a journal, or the metrics file of a cell that runs, is not as long as it was."""
+        sizes: dict[str, int | None] = {}
+        boxes: list[BoxSnapshot] = []
+        metrics = files_of(self._sources.target, self._snapshot)[1]
+        params = {cell.name: cell.params for cell in self._snapshot.roster}
+        for snap in self._snapshot.box_snapshots:
+            channel = self._channels.get(snap.box.native_id)
+            if channel is not None and metrics is not None:
+                key = f"{snap.box.native_id}/{box_layout.JOURNAL}"
+                sizes[key] = channel.size(box_layout.JOURNAL)
+                if sizes[key] != self._sizes.get(key):
+                    journal = read_journal(channel)
+                    snap = replace(snap, journal=journal, seen=replace(snap.seen, journal=journal))
+                for name in snap.running:
+                    progress = snap.progress(name)
+                    attempt = box_layout.attempt_dir(name, progress.attempts if progress else 1)
+                    file = f"{attempt}/out/{own_file(metrics.file, name, params.get(name, {}))}"
+                    sizes[f"{snap.box.native_id}/{file}"] = channel.size(file)
+            boxes.append(snap)
+        grown, self._sizes = sizes != self._sizes, sizes
+        self._snapshot = replace(self._snapshot, box_snapshots=tuple(boxes))
+        return grown
+
+    def _is_at_a_rung(self) -> bool:
+        """Whether a cell that runs is at a rung of which the log does not know."""
+        if self._search is None:
+            return False
+        running = {name for one in self._snapshot.box_snapshots for name in one.running}
+        for name in running & set(self._log.open):
+            with contextlib.suppress(SweepstackError, OSError):  # one that has no curve yet keeps no other from it
+                curve = curve_of(self._sources, self._snapshot, self._search, self._log.suggested[name])
+                if reached(self._search, self._log, name, curve):
+                    return True
+        return False
+
+    def _judged(self) -> Sequence[str]:
+        # An approval or a teardown may have come since: then nothing is decided.
+        approval, teardown = approval_of(self._sources.target, []), self._store.teardown()
+        now = replace(self._snapshot, approval=approval, teardown=teardown)
+        decided = decide(self._sources, self._store, now, compose(now), draws=False)
+        tell_boxes(self._store.objects, now, decided.pruned)
+        del self._log  # it is longer now
+        return decided.stopped

@@ -1,0 +1,109 @@
+"""Cells on boxes of this machine are judged between two rounds of `tend`, by the log and as in a round."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sweepstack.config.search import SearchConfig
+from sweepstack.core.records import Cell
+from sweepstack.core.search_log import SearchLog, Step
+from sweepstack.evidence.search_log import append, read_search_log
+from sweepstack.extensions.search import rounds, watch
+from sweepstack.extensions.search.watch import Watch
+from sweepstack.onbox.common import box_layout
+from sweepstack.operations.sweep.collect import take_snapshot
+from sweepstack.operations.sweep.sources import open_sources
+from sweepstack.operations.sweep.target import Target
+from tests.unit.cli.support import STACK, Box, World
+
+ASKED = SearchConfig.model_validate(
+    {
+        "axes": {"lr": {"uniform": [0, 1]}},
+        "at_most": {"cells": 8},
+        "at_once": 3,
+        "metric": "loss",
+        "stop": {"rule": "asha", "rungs": [2], "factor": 2, "least": 2},
+    }
+)
+
+
+@pytest.fixture
+def box(world: World) -> Box:
+    """s0 and s1 run, and their curves have not begun; s2 waits. Of eight cells three were drawn."""
+    world.monkeypatch.setattr(World, "cell", lambda _, name: Cell(name=name, params={"lr": 0.1}))
+    for module in (watch, rounds):
+        world.monkeypatch.setattr(module, "search_of", lambda _: ASKED)
+    world.monkeypatch.setattr(rounds, "_why_not", lambda _search, _sources, now: "no" if now.teardown else "")
+    drawn = [Step(kind="suggested", cell=f"s{number}", number=number) for number in range(3)]
+    append(world.store.objects, SearchLog(), drawn)
+    box = world.add()
+    box.launch("s0", "s1", "s2")
+    for name in ("s0", "s1"):
+        box.start(name)
+    lines = [json.dumps({"op": "add", "cell": name, "params": {}}) + "\n" for name in box.cells]
+    (box.root / box_layout.QUEUE).write_text("".join(lines))
+    box.alive()
+    world.save()
+    return box
+
+
+def begun(world: World) -> Watch:
+    sources = open_sources(Target.find(STACK))
+    cells = tuple(Cell(name=f"s{number}", params={"lr": 0.1}) for number in range(3))
+    found = Watch(sources, world.store, replace(take_snapshot(sources), roster=cells))
+    assert found.look() == ()
+    return found
+
+
+def step(box: Box, cell: str, number: int, loss: float) -> None:
+    """A cell writes a row."""
+    path = box.root / box_layout.attempt_dir(cell, 1) / "out" / "metrics.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as curve:
+        curve.write(json.dumps({"step": number, "loss": loss}) + "\n")
+
+
+def kinds(world: World) -> list[tuple[str, str]]:
+    return [(line.kind, line.cell) for line in read_search_log(world.store.objects).steps[3:]]
+
+
+def test_the_worse_of_two_is_stopped_as_soon_as_it_comes_to_the_rung(world: World, box: Box) -> None:
+    seen = begun(world)
+    step(box, "s0", 1, 9.0)
+    assert (seen.look(), kinds(world)) == ((), []), "no rung"
+    step(box, "s0", 2, 1.0)
+    assert (seen.look(), kinds(world)) == ((), [("reached", "s0")])
+    step(box, "s1", 2, 3.0)
+    assert seen.look() == ("s1",)
+    assert kinds(world) == [("reached", "s0"), ("reached", "s1"), ("pruned", "s1")], "and none is drawn"
+    last = json.loads((box.root / box_layout.QUEUE).read_text().splitlines()[-1])
+    assert (last["op"], last["cell"]) == ("drop", "s1")
+    assert seen.look() == ()
+
+
+def test_a_cell_that_began_since_the_round_is_seen_too(world: World, box: Box) -> None:
+    seen = begun(world)
+    step(box, "s0", 2, 1.0)
+    seen.look()
+    box.start("s2")
+    step(box, "s2", 2, 3.0)
+    assert seen.look() == ("s2",)
+
+
+def test_nothing_is_decided_once_a_teardown_has_begun(world: World, box: Box) -> None:
+    seen = begun(world)
+    world.open_teardown(None, box)
+    step(box, "s0", 2, 1.0)
+    step(box, "s1", 2, 3.0)
+    assert (seen.look(), kinds(world)) == ((), [])
+
+
+def test_without_a_rule_no_file_is_looked_at(world: World, box: Box) -> None:
+    bare = ASKED.model_copy(update={"stop": None})
+    world.monkeypatch.setattr(watch, "search_of", lambda _: bare)
+    seen = begun(world)
+    world.monkeypatch.setattr(Watch, "_has_grown", lambda _: pytest.fail("looked"))
+    assert seen.look() == ()
