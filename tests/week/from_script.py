@@ -21,7 +21,7 @@ TO_VERIFIED = 6
 @dataclass(frozen=True)
 class Own:
     """One such project. `by`: what its script uses; `text`: the stack file of it, `read`: how it came; `edit`: what
-    its owner changes in it; `more`: what to know of such results; `metric`: one of them."""
+    its owner changes in it; `more`: what to know of such results; `metric`: the one that is asked for."""
 
     page: str
     title: str
@@ -73,7 +73,7 @@ class Own:
         play.day("Verify it")
         play.type(f"sweepctl pull --stack {name}", expect=["2 cells here"])
         play.type(f"sweepctl verify --stack {name}", told=True, expect=["2 of 2 verified"])
-        play.type(f"sweepctl results --stack {name}", expect=[self.metric])
+        play.type(f"sweepctl results --stack {name} --metric {self.metric}", expect=[self.metric])
         play.say(self.more)
         play.day("End it")
         play.type(f"sweepctl finish --stack {name}", answers=[("to go on:", "yes\r")], expect=["nothing bills"])
@@ -109,6 +109,7 @@ config:
       all_results.json: {load: json}
       eval_results.json: {load: json}
       train_results.json: {load: json}
+    metrics: {file: trainer_state.json, x: step, "y": [train_loss, eval_accuracy, eval_loss]}
     candidates: [local]
     boxes: {box-0: {want: running}}
     pull_to: ~/sweeps/film
@@ -123,4 +124,46 @@ config:
         `--save_total_limit 2`, `--logging_steps 50`.""",
     metric="eval_accuracy",
 )
-OWN = {own.page: own for own in (FILM,)}
+SPIRALS = Own(
+    page="lightning.md",
+    title="A script with Lightning",
+    name="spirals",
+    example="lightning",
+    by="argparse, `L.Trainer` with a `ModelCheckpoint`, and `CSVLogger`",
+    text="""\
+# spirals: from train.py (script). Preview it (free): pulumi preview --stack spirals
+# note: train.py goes on from its checkpoints: it writes to {checkpoints}, kept between the tries of a cell, \
+and all of it is copied to {out}
+# note: the values of lr and seed are a beginning: write yours
+config:
+  sweepstack:sweep:
+    job:
+      workdir: .
+      run: >-
+        python train.py --lr {lr} --seed {seed} --epochs {epochs} --output_dir {checkpoints} && cp -r
+        {checkpoints}/. {out}/
+      resources: {cpu: 1}
+    cells:
+      base: {epochs: 30}
+      grid:
+        lr: [0.01, 0.003]
+        seed: [0, 1, 2]
+    artifacts:
+      best.ckpt: {load: lightning}
+      last.ckpt: {load: lightning}
+      version_0/metrics.csv: {load: csv}
+      version_0/hparams.yaml: {load: yaml}
+    metrics: {file: version_0/metrics.csv, x: step, "y": [val_acc, val_loss, train_loss]}
+    candidates: [local]
+    boxes: {box-0: {want: running}}
+    pull_to: ~/sweeps/spirals
+""",
+    edit=replacing("seed: [0, 1, 2]", "seed: [0]"),
+    read="""The options are those that the script adds. It gives `fit` a `ckpt_path` that it finds itself, so it writes
+        to `{checkpoints}`: a cell that was killed goes on from its `last.ckpt`.""",
+    more="""Of each checkpoint the weights, the optimizer, the epoch and the step were read, without running code of it
+        ([formats](formats.md)). A script that writes to `lightning_logs/`, and can't be told where, is started in
+        `{out}`.""",
+    metric="max:val_acc",
+)
+OWN = {own.page: own for own in (FILM, SPIRALS)}
