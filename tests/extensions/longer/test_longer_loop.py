@@ -77,7 +77,7 @@ def test_a_longer_cell_waits_begins_from_the_verified_copy_and_its_box_ends(make
 def test_a_tend_that_is_killed_again_and_again_loses_no_cell_and_starts_none_twice(
     make_stack: Callable[..., Stack],
 ) -> None:
-    """`kill -9` at any moment, the engine that it runs too or not, and a second one beside it."""
+    """`kill -9` at any moment, with a second one beside it; an `up` that it had begun goes on by itself."""
     stack = make_stack(cells=("seed0",), boxes=("box-0",))
     stack.edit_config(longer)
     ok(stack.up())
