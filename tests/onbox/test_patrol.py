@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.onbox.runner.attempt import MetricsWatch
 from tests.onbox.harness import Box, wait_for
 
 STALL = {"stall_seconds": 1.0, "patrol_seconds": 0.25}
@@ -156,6 +158,20 @@ def test_nan_in_a_table(box: Box) -> None:
     box.add("a", "printf 'step,loss\\n1,0.5\\n2,nan\\n' > {out}/metrics.csv; sleep 600")
     box.run(code=1)
     assert box.events("cell-failed", "a")[0]["reason"] == "stopped early: loss is NaN at step 2"
+
+
+def test_a_table_that_is_written_anew_with_one_more_column_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """As Lightning's CSVLogger does it when a metric is logged for the first time."""
+    table = tmp_path / "metrics.csv"
+    watch = MetricsWatch(tmp_path, metrics(file="metrics.csv", y=["loss", "accuracy"]))
+    assert not watch.look()
+    table.write_text("step,loss\n0,0.5\n1,0.4\n")
+    assert not watch.look()
+    table.write_text("accuracy,step,loss\n,0,0.5\n,1,0.4\n0.1,1,\n")
+    assert not watch.look()
+    with table.open("a") as handle:
+        handle.write("nan,2,\n")
+    assert watch.look() == "accuracy is NaN at step 2"
 
 
 def test_nan_is_a_result_where_nobody_asked(box: Box) -> None:

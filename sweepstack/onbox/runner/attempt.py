@@ -88,12 +88,14 @@ AT_ONCE = 4 << 20
 
 
 class MetricsWatch:
-    """Reads new lines of a metrics file (one JSON object per line, or CSV with a heading). For one thread at a time."""
+    """Reads new lines of a metrics file (one JSON object per line, or CSV with a heading). For one thread at a time. A
+    CSV that is written anew with another heading, as Lightning's is for a new column, is read from its beginning."""
 
     def __init__(self, out: Path, metrics: Mapping[str, Any]) -> None:
         self._path = out / str(metrics["file"])
         self._x, self._y = metrics.get("x"), list(metrics.get("y") or [])
-        self._offset, self._rest = 0, b""
+        self._table = self._path.suffix in (".csv", ".tsv")
+        self._offset, self._rest, self._first = 0, b"", b""
         self._heading: list[str] = []
         self.found = ""
 
@@ -102,6 +104,10 @@ class MetricsWatch:
         while not self.found:
             try:
                 with open(self._path, "rb") as handle:
+                    if self._table:
+                        first = handle.readline(AT_ONCE)
+                        if first != self._first:
+                            self._first, self._offset, self._rest, self._heading = first, 0, b"", []
                     handle.seek(self._offset)
                     data = handle.read(AT_ONCE)
             except OSError:
@@ -136,8 +142,8 @@ class MetricsWatch:
         text = line.decode("utf-8", "replace").strip()
         if not text:
             return {}
-        if not text.startswith("{") and self._path.suffix == ".csv":
-            words = next(csv.reader([text]))
+        if not text.startswith("{") and self._table:
+            words = next(csv.reader([text], delimiter="\t" if self._path.suffix == ".tsv" else ","))
             if not self._heading:
                 self._heading = words
                 return {}

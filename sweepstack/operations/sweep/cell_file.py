@@ -307,7 +307,7 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
         try:
             channel = volume.channel(box_layout.DURABLE)
             folder = f"{box_layout.DURABLE}/{box_layout.sealed_dir(identity.identity, cell)}"
-            if not is_group(file) and channel.size(f"{folder}/{file}") is None:
+            if channel.size(f"{folder}/{'manifest.json' if is_group(file) else file}") is None:
                 continue
             manifest = Manifest.model_validate_json(channel.read(f"{folder}/manifest.json"))
         except (SweepstackError, OSError, ValueError) as error:
