@@ -134,8 +134,8 @@ WRITES = 'echo \'{{"step": 1, "loss": 0.5, "other": NaN}}\'; echo \'{{"step": 2,
 @pytest.mark.parametrize("value", ["NaN", '"nan"'])
 def test_first_nan_ends_a_cell_that_asked_for_it(box: Box, value: str) -> None:
     box.set(retries=2, metrics=metrics())
-    goes_on = "trap 'echo saved; exit 0' TERM; for i in $(seq 2400); do sleep 0.05; done"
-    box.add("a", f"({WRITES.format(value)}) > {{out}}/metrics.jsonl; {goes_on}")
+    saves, goes_on = "trap 'echo saved; exit 0' TERM", "for i in $(seq 2400); do sleep 0.05; done"
+    box.add("a", f"{saves}; ({WRITES.format(value)}) > {{out}}/metrics.jsonl; {goes_on}")
     box.add("b", f"({WRITES.format('Infinity')}) > {{out}}/metrics.jsonl; echo 1 > {{out}}/result.json")
     box.run("b", code=1)
     (failure,) = box.events("cell-failed", "a")
