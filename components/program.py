@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 import sys
@@ -30,6 +31,7 @@ from sweepstack.profiles.fleet import resolve_fleet
 from sweepstack.profiles.load import load_profile, load_profiles
 from sweepstack.profiles.volume_stack_plan import plan_store
 
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # as in `cli.entry`
 gc.freeze()  # all that was imported stays until the end
 gc.enable()  # what `components` switched off
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,31 +158,21 @@ def _look_for_the_object(found: ReadStackFile) -> None:
             mistakes.append(Mistake(1, "config", f"is missing; the sweep stands below it as {wanted}"))
         return
     keys: dict[str, str] = {}
-    options = [key.option for key in declared().values()]
     for key in itertools.islice(config, 1000):  # a message shows fewer than that
-        shown = dotted((key,), all_ascii=True)
         namespace, colon, name = key.partition(":")
-        line = document.line(("config", key))
         kind = name if colon and namespace == PROJECT else key
-        if kind in WHAT:
-            if kind in keys:
-                mistakes.append(Mistake(line, key, f"is the same as {keys[kind]}; keep one of them"))
-            elif keys:
-                other = next(iter(keys.values()))
-                mistakes.append(
-                    Mistake(line, key, f"{other} is here too; a stack holds one of the two: move one to another file")
-                )
-            keys.setdefault(kind, key)
-        elif colon and namespace == PROJECT and kind in options:
-            if not _secrets(config[key], ()):
-                asked = f"withdraw it, and `pulumi config set --secret --stack {found.stack} {shown} …`"
-                mistakes.append(Mistake(line, shown, f"a key stands here unencrypted: {asked}"))
-        elif not colon or namespace == PROJECT:
+        if kind not in WHAT:
+            mistakes += _other_key(found, config, key)
+            continue
+        line = document.line(("config", key))
+        if kind in keys:
+            mistakes.append(Mistake(line, key, f"is the same as {keys[kind]}; keep one of them"))
+        elif keys:
+            other = next(iter(keys.values()))
             mistakes.append(
-                Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, [*WHAT, *options]) or SWEEP}"?')
+                Mistake(line, key, f"{other} is here too; a stack holds one of the two: move one to another file")
             )
-        elif closest(namespace, [PROJECT], cutoff=0.8):
-            mistakes.append(Mistake(line, shown, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?'))
+        keys.setdefault(kind, key)
     if not keys:
         if not mistakes:
             mistakes.append(Mistake(document.line(("config",)), wanted, "is missing"))
@@ -197,6 +188,22 @@ def _look_for_the_object(found: ReadStackFile) -> None:
         mistakes.append(Mistake(where, dotted(secret) or key, fix))
         return
     found.at = ("config", key)
+
+
+def _other_key(found: ReadStackFile, config: dict[str, Any], key: str) -> Iterator[Mistake]:
+    """What is wrong with a key that is none of `WHAT`: it looks like one, or holds a platform's key unencrypted."""
+    line, shown = found.document.line(("config", key)), dotted((key,), all_ascii=True)
+    options = [one.option for one in declared().values()]
+    namespace, colon, name = key.partition(":")
+    kind = name if colon and namespace == PROJECT else key
+    if colon and namespace == PROJECT and kind in options:
+        if not _secrets(config[key], ()):
+            asked = f"withdraw it, and `pulumi config set --secret --stack {found.stack} {shown} …`"
+            yield Mistake(line, shown, f"a key stands here unencrypted: {asked}")
+    elif not colon or namespace == PROJECT:
+        yield Mistake(line, shown, f'unknown key; "{PROJECT}:{closest(kind, [*WHAT, *options]) or SWEEP}"?')
+    elif closest(namespace, [PROJECT], cutoff=0.8):
+        yield Mistake(line, shown, f'unknown namespace; "{PROJECT}:{name if name in WHAT else SWEEP}"?')
 
 
 def _secrets(value: Any, loc: Loc) -> list[Loc]:
