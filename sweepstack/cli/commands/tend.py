@@ -154,13 +154,14 @@ def _rounds(
 
 def _wait(memory: Memory, seconds: float) -> bool:
     """Waits for the next round. Meanwhile a search stops cells of this machine as soon as they come to a rung; then the
-    next round is due. Returns whether to end."""
+    next round is due, and also when one has ended that another one may follow. Returns whether to end."""
     ends = time.monotonic() + seconds
     while memory.watch is not None and (left := ends - time.monotonic()) > 0:
         if memory.stop.wait(min(memory.watch.SECONDS, left)):
             return True
         if stopped := memory.watch.look():
             note(f"search: stops {', '.join(stopped)}")
+        if stopped or memory.watch.has_room:
             return memory.stop.is_set()
     return memory.stop.wait(max(ends - time.monotonic(), 0.0))
 

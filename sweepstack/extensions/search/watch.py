@@ -1,4 +1,4 @@
-"""Sees between two rounds of `sweepctl tend` that a cell on a box of this machine has come to a rung.
+"""Sees between two rounds of `sweepctl tend` that a cell on a box of this machine has come to a rung, or has ended.
 
 A look asks the system for the sizes of a few files, so it may be made several times a second. What it finds is judged
 as in a round, and stands in the same log; nothing is drawn, and no box that is elsewhere is asked.
@@ -22,7 +22,9 @@ from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.placeholders import own_file
+from sweepstack.operations.sweep.cell_file import files_on_box
 from sweepstack.operations.sweep.cell_results import files_of
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.sweep.target import approval_of
@@ -41,26 +43,42 @@ class Watch:
         self._sources, self._store, self._snapshot = sources, store, snapshot
         self._search = search_of(sources.target.file.sweep())
         self._sizes: dict[str, int | None] = {}
+        self.has_room = False
+        """Whether a cell has ended since the last round, and the search may draw another one."""
 
     def look(self) -> Sequence[str]:
         """Judges the cells that have come to a rung since the last look. Returns those that are stopped. Raises
         nothing: what can't be read now is the next round's."""
         with contextlib.suppress(SweepstackError, OSError):
-            if self._channels and self._has_grown() and self._is_at_a_rung():
-                return self._judged()
+            before = self._running()
+            if self._channels and self._has_grown():
+                if before - self._running() - set(self._log.pruned):
+                    self.has_room = self._may_draw()
+                if self._is_at_a_rung():
+                    return self._judged()
         return ()
 
     @cached_property
     def _channels(self) -> dict[str, LocalChannel]:
-        """Native id → the way to a box of this machine; empty where no rule stops cells early."""
-        stops = self._search is not None and self._search.stop is not None
-        alive = (one for one in self._snapshot.box_snapshots if stops and one.reachable and one.seen.runner_alive)
+        """Native id → the way to a box of this machine."""
+        alive = (one for one in self._snapshot.box_snapshots if one.reachable and one.seen.runner_alive)
         found = {one.box.native_id: one.box.context().channel() for one in alive}
         return {native_id: one for native_id, one in found.items() if isinstance(one, LocalChannel)}
 
     @cached_property
     def _log(self) -> SearchLog:
         return read_search_log(self._store.objects)
+
+    @cached_property
+    def _stops(self) -> bool:
+        """Whether a rule stops cells early. Without one no curve is looked at."""
+        return self._search is not None and self._search.stop is not None
+
+    def _running(self) -> set[str]:
+        return {name for one in self._snapshot.box_snapshots for name in one.running}
+
+    def _may_draw(self) -> bool:
+        return self._search is not None and len(self._log.suggested) < self._search.at_most.cells
 
     def _has_grown(self) -> bool:
         """Whether a journal, or the metrics file of a cell that runs, is not as long as it was."""
@@ -76,11 +94,12 @@ class Watch:
                 if sizes[key] != self._sizes.get(key):
                     journal = read_journal(channel)
                     snap = replace(snap, journal=journal, seen=replace(snap.seen, journal=journal))
-                for name in snap.running:
+                for name in snap.running if self._stops else ():
                     progress = snap.progress(name)
                     attempt = box_layout.attempt_dir(name, progress.attempts if progress else 1)
                     file = f"{attempt}/out/{own_file(metrics.file, name, params.get(name, {}))}"
-                    sizes[f"{snap.box.native_id}/{file}"] = channel.size(file)
+                    for one in files_on_box(channel, [file]) if is_group(file) else [file]:
+                        sizes[f"{snap.box.native_id}/{one}"] = channel.size(one)
             boxes.append(snap)
         grown, self._sizes = sizes != self._sizes, sizes
         self._snapshot = replace(self._snapshot, box_snapshots=tuple(boxes))
@@ -88,10 +107,9 @@ class Watch:
 
     def _is_at_a_rung(self) -> bool:
         """Whether a cell that runs is at a rung of which the log does not know."""
-        if self._search is None:
+        if self._search is None or not self._stops:
             return False
-        running = {name for one in self._snapshot.box_snapshots for name in one.running}
-        for name in running & set(self._log.open):
+        for name in self._running() & set(self._log.open):
             with contextlib.suppress(SweepstackError, OSError):  # one that has no curve yet keeps no other from it
                 curve = curve_of(self._sources, self._snapshot, self._search, self._log.suggested[name])
                 if reached(self._search, self._log, name, curve):

@@ -70,7 +70,10 @@ def kinds(world: World) -> list[tuple[str, str]]:
     return [(line.kind, line.cell) for line in read_search_log(world.store.objects).steps[3:]]
 
 
-def test_the_worse_of_two_is_stopped_as_soon_as_it_comes_to_the_rung(world: World, box: Box) -> None:
+@pytest.mark.parametrize("file", ["metrics.jsonl", "metr*.jsonl"])
+def test_the_worse_of_two_is_stopped_as_soon_as_it_comes_to_the_rung(world: World, box: Box, file: str) -> None:
+    world.metrics_file = file
+    world.save()
     seen = begun(world)
     step(box, "s0", 1, 9.0)
     assert (seen.look(), kinds(world)) == ((), []), "no rung"
@@ -101,9 +104,31 @@ def test_nothing_is_decided_once_a_teardown_has_begun(world: World, box: Box) ->
     assert (seen.look(), kinds(world)) == ((), [])
 
 
-def test_without_a_rule_no_file_is_looked_at(world: World, box: Box) -> None:
+def test_without_a_rule_no_curve_is_looked_at(world: World, box: Box) -> None:
     bare = ASKED.model_copy(update={"stop": None})
     world.monkeypatch.setattr(watch, "search_of", lambda _: bare)
+    world.monkeypatch.setattr(watch, "curve_of", lambda *_: pytest.fail("looked"))
     seen = begun(world)
-    world.monkeypatch.setattr(Watch, "_has_grown", lambda _: pytest.fail("looked"))
-    assert seen.look() == ()
+    step(box, "s0", 2, 1.0)
+    assert (seen.look(), seen.has_room) == ((), False)
+
+
+@pytest.mark.parametrize(("most", "room"), [(8, True), (3, False)])
+def test_a_cell_that_ends_makes_room_for_one_that_may_be_drawn(world: World, box: Box, most: int, room: bool) -> None:
+    """With the default interval a box that had run all it had idled for a minute."""
+    asked = ASKED.model_copy(update={"stop": None, "at_most": ASKED.at_most.model_copy(update={"cells": most})})
+    world.monkeypatch.setattr(watch, "search_of", lambda _: asked)
+    seen = begun(world)
+    box.start("s2")
+    assert (seen.look(), seen.has_room) == ((), False), "one more runs"
+    box.seal("s0")
+    assert (seen.look(), seen.has_room) == ((), room)
+
+
+def test_a_cell_that_a_rule_stopped_is_no_more_room_than_its_stop(world: World, box: Box) -> None:
+    seen = begun(world)
+    step(box, "s0", 2, 1.0)
+    step(box, "s1", 2, 3.0)
+    assert (seen.look(), seen.has_room) == (("s1",), False)
+    box.log("cell-dropped", cell="s1", reason="search")
+    assert (seen.look(), seen.has_room) == ((), False)
