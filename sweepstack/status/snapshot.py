@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from sweepstack.billing.balance import BalanceLeft
+from sweepstack.billing.budget import use_of
 from sweepstack.billing.ledger import Spent
 from sweepstack.billing.stray import Stray
 from sweepstack.billing.unlaunched import Unheld
@@ -314,6 +315,17 @@ class Snapshot:
     """The command that takes away the engine's lock on the state; "" where there is none, or its command runs here."""
     revocations_torn: bool = False
     """Whether the list of what was revoked does not read: then no approval counts until it is written again."""
+
+    @cached_property
+    def budget_is_used_up(self) -> bool:
+        """Of what is known of the costs; False without a budget."""
+        return self.budget is not None and self.spent is not None and use_of(self.budget, self.spent).over
+
+    def has_no_money_for(self, box: BoxSnapshot) -> bool:
+        """Whether new cells on this box would cost what a used-up budget does not have: those of a box that would be
+        started for them, and all where the budget stops boxes."""
+        stops = self.budget is not None and self.budget.stop
+        return self.budget_is_used_up and (box.phase != "running" or stops)
 
     @property
     def brought_later(self) -> bool:

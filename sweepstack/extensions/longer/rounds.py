@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sweepstack.billing.budget import use_of
 from sweepstack.core.foreign_cells import CONFIG_DIGITS
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.extensions.longer.sources import verified_sources
@@ -36,13 +35,10 @@ def bring_in(
 def may_begin(store: EvidenceStore, snapshot: Snapshot) -> Sequence[str]:
     """The cells that no queue was given yet, and whose source has a verified copy now; none while a teardown is open,
     of a box that may end, or where a budget stops boxes. Raises EvidenceError."""
-    budget, spent = snapshot.budget, snapshot.spent
-    used_up = budget is not None and spent is not None and use_of(budget, spent).over
 
     def runs(one: BoxSnapshot) -> bool:
         ends = one.gone or one.verdict.allowed or (one.proposed is not None and one.proposed.allowed)
-        broke = used_up and (one.phase != "running" or (budget is not None and budget.stop))
-        return not (ends or broke) and one.box.want == "running"
+        return not (ends or snapshot.has_no_money_for(one)) and one.box.want == "running"
 
     waits = {name: source for one in filter(runs, snapshot.box_snapshots) for name, source in one.unsourced.items()}
     if not waits or snapshot.teardown is not None:

@@ -54,7 +54,7 @@ def decisions(
     one: from their box, or their copy."""
     if not log.suggested:
         log = log.with_steps(beginning(search))
-        return [*log.steps, *decided(search, log, _found(sources, snapshot, view, search, log))]
+        return [*log.steps, *decided(search, log, _found(sources, snapshot, view, search, log), draws=draws)]
     return decided(search, log, _found(sources, snapshot, view, search, log), draws=draws)
 
 

@@ -65,7 +65,8 @@ def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: 
     except EvidenceError as error:  # all else of a round goes on
         round_.problems.append(f"search: nothing is drawn or stopped: {error}")
         return False
-    round_.search = [*shown(decided), *([decided.note] if decided.note else [])]
+    enough = "the budget is used up, so nothing more is drawn" if snapshot.budget_is_used_up else ""
+    round_.search = [*shown(decided), *filter(None, [decided.note or enough])]
     tell_boxes(store.objects, snapshot, decided.pruned)
     return not decided.note
 
@@ -73,14 +74,15 @@ def search_on(sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: 
 def decide(
     sources: Sources, store: EvidenceStore, snapshot: Snapshot, view: SweepView, *, draws: bool = True
 ) -> Decided:
-    """Decides what can be decided now, and writes it down in one write. `draws`: whether cells are drawn, too. Raises
+    """Decides what can be decided now, and writes it down in one write. `draws`: whether cells are drawn, too, while
+    the sweep's budget lasts. Raises
     ConfigError, EvidenceError; nothing for a log that another process wrote to meanwhile: then nothing is decided."""
     search = search_of(sources.target.file.sweep())
     note = _why_not(search, sources, snapshot)
     if search is None or note:
         return Decided(note=note)
     log = read_search_log(store.objects)
-    steps = decisions(sources, snapshot, view, search, log, draws=draws)
+    steps = decisions(sources, snapshot, view, search, log, draws=draws and not snapshot.budget_is_used_up)
     try:
         log = append(store.objects, log, steps)
     except EvidenceChanged as error:
@@ -146,6 +148,10 @@ def bring_in(
     new = sorted(set(roster.names) - queued)
     stopped = sorted(set(roster.dropped) - dropped)
     if not (new or stopped) or not state.queues:
+        return
+    if new and any(map(snapshot.has_no_money_for, snapshot.box_snapshots)):
+        waits = f"{count(len(new), 'new cell')} of the search {'waits' if len(new) == 1 else 'wait'}"
+        round_.problems.append(f"{waits}: the budget is used up")
         return
     if later and not new and any(snap.running and snap.seen.runner_alive for snap in snapshot.box_snapshots):
         round_.tries_again = True

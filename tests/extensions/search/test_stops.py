@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from sweepstack.core.budget import Budget
 from sweepstack.core.records import Cell
 from sweepstack.core.search_log import SearchLog, Step
 from sweepstack.evidence.object_store import ObjectStore
@@ -143,3 +145,29 @@ def test_stops_alone_wait_for_the_engine_while_others_run(world: World) -> None:
     box.alive(False)
     bring_in(sources, take_snapshot(open_sources(Target.find(STACK))), Round(), run, lambda _: None, later=True)
     assert len(calls) == 2, "nothing runs any more that could be kept from running"
+
+
+@pytest.mark.parametrize(
+    ("budget", "phase", "brought"),
+    [
+        (Budget(usd=1e-9, stop=True), "running", False),
+        (Budget(usd=1e-9), "stopped", False),
+        (Budget(usd=1e-9), "running", True),
+        (Budget(usd=1000, stop=True), "stopped", True),
+    ],
+)
+def test_a_used_up_budget_starts_no_box_for_new_cells(world: World, budget: Budget, phase: str, brought: bool) -> None:
+    """What was drawn while it lasted stands in the log, and waits."""
+    at_work(world, ("lr0.1", "lr0.3"))
+    world.lrs = "[0.1, 0.3, 0.9, 2.0]"
+    world.write_stack_file()
+    sources = open_sources(Target.find(STACK))
+    snapshot = take_snapshot(sources)
+    boxes = tuple(replace(one, phase=phase) for one in snapshot.box_snapshots)
+    calls: list[object] = []
+    world.monkeypatch.setattr("sweepstack.operations.tend.preview", lambda *_: [])
+    round_ = Round()
+    now = replace(snapshot, budget=budget, box_snapshots=boxes)
+    bring_in(sources, now, round_, lambda words: calls.append(words) or 0, lambda _: None)
+    assert bool(calls) == brought
+    assert round_.problems == ([] if brought else ["1 new cell of the search waits: the budget is used up"])

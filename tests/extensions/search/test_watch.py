@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sweepstack.config.search import SearchConfig
+from sweepstack.core.budget import Budget
 from sweepstack.core.records import Cell
 from sweepstack.core.search_log import SearchLog, Step
 from sweepstack.evidence.search_log import append, read_search_log
@@ -17,6 +18,7 @@ from sweepstack.onbox.common import box_layout
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
+from sweepstack.status.compose import compose
 from tests.unit.cli.support import STACK, Box, World
 
 ASKED = SearchConfig.model_validate(
@@ -28,6 +30,8 @@ ASKED = SearchConfig.model_validate(
         "stop": {"rule": "asha", "rungs": [2], "factor": 2, "least": 2},
     }
 )
+
+ROSTER = tuple(Cell(name=f"s{number}", params={"lr": 0.1}) for number in range(3))
 
 
 @pytest.fixture
@@ -52,8 +56,7 @@ def box(world: World) -> Box:
 
 def begun(world: World) -> Watch:
     sources = open_sources(Target.find(STACK))
-    cells = tuple(Cell(name=f"s{number}", params={"lr": 0.1}) for number in range(3))
-    found = Watch(sources, world.store, replace(take_snapshot(sources), roster=cells))
+    found = Watch(sources, world.store, replace(take_snapshot(sources), roster=ROSTER))
     assert found.look() == ()
     return found
 
@@ -132,3 +135,13 @@ def test_a_cell_that_a_rule_stopped_is_no_more_room_than_its_stop(world: World, 
     assert (seen.look(), seen.has_room) == (("s1",), False)
     box.log("cell-dropped", cell="s1", reason="search")
     assert (seen.look(), seen.has_room) == ((), False)
+
+
+@pytest.mark.parametrize(("usd", "drawn"), [(1000.0, ("s3",)), (1e-9, ())])
+def test_nothing_is_drawn_for_a_budget_that_is_used_up(world: World, box: Box, usd: float, drawn: tuple[str]) -> None:
+    step(box, "s0", 1, 1.0)
+    box.seal("s0")
+    sources = open_sources(Target.find(STACK))
+    snapshot = replace(take_snapshot(sources), roster=ROSTER, budget=Budget(usd=usd))
+    decided = rounds.decide(sources, world.store, snapshot, compose(snapshot))
+    assert (decided.drawn, decided.note) == (drawn, "")
