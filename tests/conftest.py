@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sweepstack.core.extensions import FOLDER
 from tests.oldest_python import onbox_python
 from tests.proof.plugin import Proof
 from tests.scheduling import Sharing, import_share, in_order
@@ -68,6 +69,14 @@ def _leave_the_user_alone(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="sweepstack-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ |= {"XDG_DATA_HOME": f"{folder}/data", "KUBECACHEDIR": f"{folder}/kube"}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what needs an extension whose folder was taken out."""
+    needed = [name for mark in item.iter_markers("needs_extension") for name in mark.args]
+    gone = [name for name in needed if not (FOLDER / name / "__init__.py").is_file()]
+    if gone:
+        pytest.skip(f"needs {', '.join(gone)}, which was taken out")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

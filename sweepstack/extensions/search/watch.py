@@ -1,4 +1,4 @@
-"""Sees between two rounds of `sweepctl tend` that a cell on a box of this machine has come to a rung, or has ended.
+"""Sees between two rounds of `sweepctl tend` which cells on this machine come to a rung, or end.
 
 A look asks the system for the sizes of a few files, so it may be made several times a second. What it finds is judged
 as in a round, and stands in the same log; nothing is drawn, and no box that is elsewhere is asked.

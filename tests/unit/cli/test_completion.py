@@ -103,6 +103,7 @@ def test_show_and_install(world: World) -> None:
 
 
 @pytest.mark.parametrize("pull_to", ["results/found", "s3://no-such-bucket.invalid/sweeps/t"])
+@pytest.mark.needs_extension("search")
 def test_the_cells_that_a_search_drew_are_offered_and_no_network_is_asked(world: World, pull_to: str) -> None:
     """Of evidence in a bucket: as a command on this computer read its log last."""
     text = world.file.path.read_text()

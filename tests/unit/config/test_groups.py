@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,18 @@ from tests.unit.config.helpers import broken, load, refusal
 LINE = "best.pt: {load: torch, finite: require, min: 50MB}"
 
 
+def of_formats(line: str) -> Any:
+    return pytest.param(line, marks=pytest.mark.needs_extension("formats"))
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "checkpoint-*/: {load: trainer}",
-        "model/: {load: hf, keys: [a.weight], finite: report}",
-        '"shards-*.tar": {load: webdataset, keys: [png]}',
-        '"runs/*/events.out.tfevents.*": {load: tensorboard}',
-        '"m-{lr}/": {load: folder}',
+        of_formats("checkpoint-*/: {load: trainer}"),
+        of_formats("model/: {load: hf, keys: [a.weight], finite: report}"),
+        of_formats('"shards-*.tar": {load: webdataset, keys: [png]}'),
+        of_formats('"runs/*/events.out.tfevents.*": {load: tensorboard}'),
+        of_formats('"m-{lr}/": {load: folder}'),
         '"ck/{cell}-?.pt": {load: torch, finite: [state_dict]}',
         'ck/: {load: command, run: "python c.py {file}", trust: true}',
     ],
@@ -56,6 +61,7 @@ def test_a_value_brings_no_pattern_in(tmp_path: Path) -> None:
     assert "a value with * or ? can't stand in the name of an artifact" in refusal(tmp_path, text)
 
 
+@pytest.mark.needs_extension("formats")
 def test_a_metrics_file_may_be_a_pattern_and_is_of_a_format(tmp_path: Path) -> None:
     events = 'file: "runs/*/events.out.tfevents.*"'
     metrics = load(tmp_path, broken("file: metrics.jsonl", events)).metrics

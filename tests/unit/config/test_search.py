@@ -61,6 +61,7 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, old: str, new: str, 
     assert said in text
 
 
+@pytest.mark.needs_extension("search")
 def test_an_axis_that_the_job_never_gets_is_told_at_the_axis(tmp_path: Path) -> None:
     found = load(tmp_path, WITH.replace("--opt {opt} ", "")).refused_new
     assert found is not None
@@ -75,6 +76,7 @@ def project(tmp_path: Path) -> tuple[StackConfig, EvidenceStore]:
     return config, EvidenceStore.found(uri, "abcdefghij", "sweepstack", "x")
 
 
+@pytest.mark.needs_extension("search")
 def test_the_first_cells_follow_from_the_file_and_the_rest_from_the_log(tmp_path: Path) -> None:
     config, store = project(tmp_path)
     first = config.roster
@@ -98,6 +100,7 @@ def test_the_first_cells_follow_from_the_file_and_the_rest_from_the_log(tmp_path
     assert "median at 1 (reached at 3)" in stopped.why
 
 
+@pytest.mark.needs_extension("search")
 def test_a_log_of_another_sweep_is_none_and_one_that_was_edited_is_refused(tmp_path: Path) -> None:
     config, store = project(tmp_path)
     cells = config.roster.cells
@@ -120,6 +123,7 @@ def test_a_log_of_another_sweep_is_none_and_one_that_was_edited_is_refused(tmp_p
     assert load(tmp_path, WITH).roster.cells == cells
 
 
+@pytest.mark.needs_extension("search")
 def test_the_review_says_the_most_that_it_can_cost(tmp_path: Path) -> None:
     config = load(tmp_path, WITH.replace("cells: 9", "cells: 9, dollars: 12"))
     assert config.search is not None
