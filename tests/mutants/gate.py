@@ -231,7 +231,7 @@ GATE = (
     _mutant(
         "search: more cells are drawn than was reviewed",
         "sweepstack/extensions/search/decisions.py",
-        "len(log.suggested) < search.at_most.cells and ",
+        "        and len(log.suggested) < search.at_most.cells\n",
         "",
         SEARCH + "test_crashes.py::test_no_cell_is_drawn_beyond_what_was_reviewed",
     ),

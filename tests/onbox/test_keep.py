@@ -10,6 +10,7 @@ import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from sweepstack.onbox.runner import setup as runner_setup
 from sweepstack.onbox.runner.environment import constrain
 from sweepstack.onbox.runner.probe import SWITCH, torch_problem
+from tests.oldest_python import onbox_python
 from tests.onbox.harness import Box, wait_for
 from tests.onbox.test_setup import add, bare_python
 
@@ -138,17 +140,17 @@ def test_a_torch_that_sees_no_gpu_is_named_with_its_fix(
     tmp_path: Path, torch: dict[str, object], said: list[str]
 ) -> None:
     env = env_with(tmp_path, **torch)
-    found = torch_problem(sys.executable, env)
+    found = torch_problem(onbox_python(), env)
     assert bool(found) == bool(said)
     assert all(words in found for words in said), found
-    assert torch_problem(sys.executable, {**env, SWITCH: "0"}) == ""
+    assert torch_problem(onbox_python(), {**env, SWITCH: "0"}) == ""
 
 
 def test_no_torch_and_one_that_does_not_answer_are_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = env_with(tmp_path, version="2", cuda=None, sees=False)
     (tmp_path / "torch.py").write_text("import time; time.sleep(60)")
     monkeypatch.setattr("sweepstack.onbox.runner.probe.TORCH_SECONDS", 0.5)
-    assert torch_problem(sys.executable, env) == ""
+    assert torch_problem(onbox_python(), env) == ""
     assert torch_problem(str(tmp_path / "no-python"), env) == ""
     assert torch_problem(bare_python(tmp_path / "base"), {"PATH": os.environ["PATH"]}) == ""
 
@@ -171,13 +173,14 @@ def test_a_cpu_torch_beside_jax_is_no_reason(tmp_path: Path) -> None:
     """JAX trains on the GPU, and torch only loads the data: its own pages say to install torch for the CPU then."""
     env = env_with(tmp_path, version="2.6.0+cpu", cuda=None, sees=False)
     (tmp_path / "jax.py").write_text("")
-    assert torch_problem(sys.executable, env) == ""
+    assert torch_problem(onbox_python(), env) == ""
 
 
 def test_the_torch_of_these_tests_says_what_it_sees() -> None:
     torch = pytest.importorskip("torch")
     found = torch_problem(sys.executable, {"PATH": os.environ["PATH"]})
-    assert bool(found) != torch.cuda.is_available()
+    meant = torch.version.cuda is None and find_spec("jax") is not None  # as with `scripts/setup --trainer`
+    assert bool(found) == (not torch.cuda.is_available() and not meant)
 
 
 def test_a_cpu_torch_on_a_box_with_a_gpu_starts_no_cell(box: Box, tmp_path: Path) -> None:
