@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+import requests
 
 from tests.simulators.runpod import KEY, RunPodSim
 
@@ -95,7 +95,7 @@ def test_errors_are_those_that_the_sdk_knows(sdk: Any, runpod_sim: RunPodSim, mo
         with pytest.raises(KeyError):
             sdk.get_user()
     runpod_sim.faults.add("html_before")
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(requests.JSONDecodeError):
         sdk.get_user()
     monkeypatch.setattr(sdk, "api_key", "wrong")
     with pytest.raises(AuthenticationError):

@@ -32,13 +32,13 @@ class Hooked(LocalChannel):
         super().__init__(box.native_id, box.root, {})
         self.instead, self.before = instead, before
 
-    def append_locked(self, path: str, data: bytes, lock: str) -> None:
+    def append_locked(self, path: str, data: bytes, lock: str, *, at: int | None = None) -> bool:
         if self.instead:
             self.instead()
-            return
+            return True
         if self.before:
             self.before()
-        super().append_locked(path, data, lock)
+        return super().append_locked(path, data, lock, at=at)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,12 @@ def test_what_is_given_and_its_record_are_written_in_one_go(site: Site, monkeypa
     """Between them, a taker would find a record that does not say what the queue does."""
     seen: list[bool] = []
     append, write = site.channel.append_locked, site.store.write_launch
-    monkeypatch.setattr(site.channel, "append_locked", lambda *a: (seen.append(free(site.native_id)), append(*a)))
+
+    def appended(*words: Any, **more: Any) -> bool:
+        seen.append(free(site.native_id))
+        return append(*words, **more)
+
+    monkeypatch.setattr(site.channel, "append_locked", appended)
     monkeypatch.setattr(site.store, "write_launch", lambda *a: (seen.append(free(site.native_id)), write(*a)))
     site.launch("a")
     assert seen == [False, False]
