@@ -241,21 +241,14 @@ def move_cells_to_idle(
     def more(steps: Steps) -> dict[str, int]:
         return {box: amount for box, amount in _more_cells(steps, idle).items() if amount}
 
-    try:
-        steps = up_alone(root, snapshot, queues_of(snapshot), {"Queue": CELLS}, what, round_, run, say, if_any=more)
-    except NotBrought as error:
-        round_.problems.append(f"{error}: they stay where they wait")
-        return
+    queues = queues_of(snapshot)
+    steps = up_alone(root, snapshot, queues, {"Queue": CELLS}, what, round_, run, say, if_any=more, again=False)
     round_.moved = more(steps or ())
 
 
 def queues_of(snapshot: Snapshot) -> list[str]:
     """The URNs of the queues of all boxes that are not gone."""
     return [one.queue.urn for one in snapshot.box_snapshots if one.queue is not None and not one.gone]
-
-
-class NotBrought(SweepstackError):
-    """The engine could not do it now. The message says what and why."""
 
 
 def up_alone(
@@ -269,16 +262,24 @@ def up_alone(
     say: Callable[[str], None],
     *,
     if_any: Callable[[Steps], object] = lambda _: True,
+    again: bool = True,
 ) -> Steps | None:
     """Has the engine bring up these resources alone, and returns what its preview said of them. None where nothing was
     done: the preview shows nothing of `if_any`, or a change that is not `allowed` (`changed_by_engine`), which is left
-    to a person in the round's problems. `what`: why, as half a sentence. Rents and ends nothing; blocks as `pulumi up`
-    does. Raises NotBrought."""
+    to a person; or the engine failed, and the next round tries `again`. The round's problems say why. `what`: why it is
+    done, as half a sentence. Rents and ends nothing; blocks as `pulumi up` does."""
     stack, words = snapshot.state.stack, [word for urn in urns for word in ("--target", urn)]
+
+    def failed(why: str) -> None:
+        after = "the next round tries again" if again else "they stay where they wait"
+        round_.problems.append(f"{what}, and {why}: {after}")
+        round_.tries_again |= again
+
     try:
         steps = preview(root, stack, words)
     except SweepstackError as error:
-        raise NotBrought(f"{what}, and the preview of that failed ({error})") from error
+        failed(f"the preview of that failed ({error})")
+        return None
     if other := changed_by_engine(steps, allowed):
         yourself = f"type it yourself (pulumi up --stack {stack})"
         round_.problems.append(f"{what}, but `pulumi up` would also change {', '.join(other)}: {yourself}")
@@ -289,8 +290,8 @@ def up_alone(
     say(f"$ pulumi {' '.join(command[:6])} --target {count(len(urns), 'resource')}: {what}")
     code = run(command)
     if code:
-        raise NotBrought(f"{what}, and `pulumi up` ended with {code}")
-    return steps
+        failed(f"`pulumi up` ended with {code}")
+    return None if code else steps
 
 
 def preview(root: Path, stack: str, targets: Sequence[str]) -> Steps:

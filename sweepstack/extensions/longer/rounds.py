@@ -10,7 +10,7 @@ from sweepstack.evidence.store import EvidenceStore
 from sweepstack.extensions.longer.sources import verified_sources
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.units import count
-from sweepstack.operations.tend import CELLS, NotBrought, Round, Run, Steps, queues_of, up_alone
+from sweepstack.operations.tend import CELLS, Round, Run, Steps, queues_of, up_alone
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
 
@@ -23,12 +23,7 @@ def bring_in(
     if not cells:
         return
     what = f"{count(len(cells), 'cell')} may begin, from what is verified"
-    try:
-        steps = up_alone(root, snapshot, queues_of(snapshot), {"Queue": CELLS}, what, round_, run, say, if_any=_updates)
-    except NotBrought as error:
-        round_.problems.append(f"{error}: the next round tries again")
-        round_.tries_again = True
-        return
+    steps = up_alone(root, snapshot, queues_of(snapshot), {"Queue": CELLS}, what, round_, run, say, if_any=_updates)
     round_.begun = list(cells) if steps is not None else []
 
 

@@ -30,7 +30,7 @@ from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.cell_results import files_of
 from sweepstack.operations.sweep.roster_diff import file_roster
 from sweepstack.operations.sweep.sources import Sources
-from sweepstack.operations.tend import NotBrought, Round, Run, up_alone
+from sweepstack.operations.tend import Round, Run, up_alone
 from sweepstack.status.compose import SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 
@@ -163,12 +163,8 @@ def bring_in(
     urns += [gate.urn for gate in state.gates]
     parts = (count(len(new), "new cell") if new else "", count(len(stopped), "stopped cell") if stopped else "")
     what = " and ".join(filter(None, parts)) + (" waits" if len(new) + len(stopped) == 1 else " wait")
-    try:
-        if up_alone(target.root, snapshot, urns, MOVES, f"search: {what}", round_, run, say) is not None:
-            round_.searched = [*new, *stopped]
-    except NotBrought as error:
-        round_.problems.append(f"{error}: the next round tries again")
-        round_.tries_again = True
+    if up_alone(target.root, snapshot, urns, MOVES, f"search: {what}", round_, run, say) is not None:
+        round_.searched = [*new, *stopped]
 
 
 def shown(decided: Decided) -> Sequence[str]:
