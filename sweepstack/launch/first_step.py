@@ -10,7 +10,7 @@ from sweepstack.core.journal import Entry, Journal, parse_journal, whole_lines
 from sweepstack.launch.spec import FirstCellFailed, LaunchSpec, SetupFailed, WaitEnded
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.groups import is_group, unit_of
+from sweepstack.onbox.common.groups import is_group, means
 from sweepstack.onbox.common.placeholders import own_file
 
 FIRST_STEP_SECONDS = 60.0
@@ -220,7 +220,7 @@ def _shows_life(entry: Mapping[str, Any], spec: LaunchSpec, channel: Channel) ->
         curve = f"{folder}/out/{own_file(str(spec.metrics['file']), name, params)}"
         if is_group(curve):
             return any(map(channel.size, paths)) or any(
-                size and unit_of(curve, path) == path for path, size, _ in channel.walk([f"{folder}/out"]).files
+                size and means(curve, path) for path, size, _ in channel.walk([f"{folder}/out"]).files
             )
         paths.append(curve)
     return any(channel.size(path) for path in paths)

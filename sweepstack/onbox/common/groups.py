@@ -26,6 +26,11 @@ def unit_of(pattern: str, path: str) -> str:
     return found[1] if found is not None else ""
 
 
+def means(pattern: str, path: str) -> bool:
+    """Whether a name, or a pattern for one, means the file `path` itself; a folder does not mean what lies in it."""
+    return unit_of(pattern, path) == path if is_group(pattern) else pattern == path
+
+
 def members(pattern: str, paths: Iterable[str]) -> dict[str, list[str]]:
     """Unit → its files, both sorted: of `checkpoint-*/` one unit a folder, of `shards-*.tar` one a file."""
     found: dict[str, list[str]] = {}

@@ -234,7 +234,7 @@ def collect(own: Own, log: Path, artifacts: list[dict[str, Any]], metrics: dict[
         entries.update((path, None) for path in roles if path not in entries and os.path.isfile(base / path))
         if metrics and groups.is_group(metrics["file"]):
             for path in entries:
-                if groups.unit_of(metrics["file"], path) == path:
+                if groups.means(metrics["file"], path):
                     roles.setdefault(path, "metrics")
         members = members_of(base, entries, artifacts)
         roles.update(dict.fromkeys(members, "artifact"))

@@ -14,7 +14,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import EvidenceError, No, SweepstackError, Unreachable, Unsure
-from sweepstack.onbox.common.groups import is_group, unit_of
+from sweepstack.onbox.common.groups import is_group, means
 from sweepstack.onbox.common.units import count
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
@@ -189,11 +189,6 @@ def _left(sources: Sources, cell: str, attempt: int | None, file: str) -> CellFi
     except EvidenceError:
         return None
     return None
-
-
-def means(pattern: str, path: str) -> bool:
-    """Whether a name, or a pattern for one, means the file `path`."""
-    return unit_of(pattern, path) == path if is_group(pattern) else pattern == path
 
 
 def in_memory(words: str, data: bytes, attempt: int, begins: int = 0, at: datetime | None = None) -> CellFile:

@@ -44,7 +44,7 @@ from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
-from sweepstack.onbox.common.groups import is_group
+from sweepstack.onbox.common.groups import is_group, means
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.balances import left_at
@@ -54,7 +54,7 @@ from sweepstack.operations.strays.beside_sweep import SEARCH_SECONDS, Search, ce
 from sweepstack.operations.strays.other_backends import adopt_command, held_by_another, renamed_from
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.accepted_facts import candidates
-from sweepstack.operations.sweep.cell_file import files_on_box, means
+from sweepstack.operations.sweep.cell_file import files_on_box
 from sweepstack.operations.sweep.egress import prices
 from sweepstack.operations.sweep.engine_mend import engine_mend, lock_left, put_back
 from sweepstack.operations.sweep.roster_diff import rosters
