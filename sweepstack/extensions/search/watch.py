@@ -7,7 +7,7 @@ as in a round, and stands in the same log; nothing is drawn, and no box that is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from sweepstack.config.searched import search_of
@@ -24,7 +24,7 @@ from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.placeholders import own_file
-from sweepstack.operations.sweep.cell_file import files_on_box
+from sweepstack.operations.sweep.cell_file import attempt_file, files_on_box
 from sweepstack.operations.sweep.cell_results import files_of
 from sweepstack.operations.sweep.sources import Sources
 from sweepstack.operations.sweep.target import approval_of
@@ -83,27 +83,36 @@ class Watch:
     def _has_grown(self) -> bool:
         """Whether a journal, or the metrics file of a cell that runs, is not as long as it was."""
         sizes: dict[str, int | None] = {}
-        boxes: list[BoxSnapshot] = []
-        metrics = files_of(self._sources.target, self._snapshot)[1]
-        params = {cell.name: cell.params for cell in self._snapshot.roster}
-        for snap in self._snapshot.box_snapshots:
-            channel = self._channels.get(snap.box.native_id)
-            if channel is not None and metrics is not None:
-                key = f"{snap.box.native_id}/{box_layout.JOURNAL}"
-                sizes[key] = channel.size(box_layout.JOURNAL)
-                if sizes[key] != self._sizes.get(key):
-                    journal = read_journal(channel)
-                    snap = replace(snap, journal=journal, seen=replace(snap.seen, journal=journal))
-                for name in snap.running if self._stops else ():
-                    progress = snap.progress(name)
-                    attempt = box_layout.attempt_dir(name, progress.attempts if progress else 1)
-                    file = f"{attempt}/out/{own_file(metrics.file, name, params.get(name, {}))}"
-                    for one in files_on_box(channel, [file]) if is_group(file) else [file]:
-                        sizes[f"{snap.box.native_id}/{one}"] = channel.size(one)
-            boxes.append(snap)
+        boxes = tuple(self._looked_at(snap, sizes) for snap in self._snapshot.box_snapshots)
         grown, self._sizes = sizes != self._sizes, sizes
-        self._snapshot = replace(self._snapshot, box_snapshots=tuple(boxes))
+        self._snapshot = replace(self._snapshot, box_snapshots=boxes)
         return grown
+
+    def _looked_at(self, snap: BoxSnapshot, sizes: dict[str, int | None]) -> BoxSnapshot:
+        """A box with its journal as it is now; what is looked at is put into `sizes`."""
+        channel, box = self._channels.get(snap.box.native_id), snap.box.native_id
+        if channel is None:
+            return snap
+        key = f"{box}/{box_layout.JOURNAL}"
+        sizes[key] = channel.size(box_layout.JOURNAL)
+        if sizes[key] != self._sizes.get(key):
+            journal = read_journal(channel)
+            snap = replace(snap, journal=journal, seen=replace(snap.seen, journal=journal))
+        for file in self._curves_on(snap):
+            for one in files_on_box(channel, [file]) if is_group(file) else [file]:
+                sizes[f"{box}/{one}"] = channel.size(one)
+        return snap
+
+    def _curves_on(self, snap: BoxSnapshot) -> Iterator[str]:
+        """The metrics files of the cells that run there, where a rule stops cells by them."""
+        metrics = files_of(self._sources.target, self._snapshot)[1]
+        if metrics is None or not self._stops:
+            return
+        params = {cell.name: cell.params for cell in self._snapshot.roster}
+        for name in snap.running:
+            progress = snap.progress(name)
+            attempt = progress.attempts if progress else 1
+            yield attempt_file(name, attempt, own_file(metrics.file, name, params.get(name, {})))
 
     def _is_at_a_rung(self) -> bool:
         """Whether a cell that runs is at a rung of which the log does not know."""

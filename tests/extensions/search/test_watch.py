@@ -116,9 +116,13 @@ def test_without_a_rule_no_curve_is_looked_at(world: World, box: Box) -> None:
     assert (seen.look(), seen.has_room) == ((), False)
 
 
-@pytest.mark.parametrize(("most", "room"), [(8, True), (3, False)])
-def test_a_cell_that_ends_makes_room_for_one_that_may_be_drawn(world: World, box: Box, most: int, room: bool) -> None:
-    """With the default interval a box that had run all it had idled for a minute."""
+@pytest.mark.parametrize(("most", "metrics", "room"), [(8, True, True), (3, True, False), (8, False, True)])
+def test_a_cell_that_ends_makes_room_for_one_that_may_be_drawn(
+    world: World, box: Box, most: int, metrics: bool, room: bool
+) -> None:
+    """With the default interval a box that had run all it had idled for a minute; also where cells have no curve."""
+    if not metrics:
+        world.monkeypatch.setattr(watch, "files_of", lambda *_: ((), None))
     asked = ASKED.model_copy(update={"stop": None, "at_most": ASKED.at_most.model_copy(update={"cells": most})})
     world.monkeypatch.setattr(watch, "search_of", lambda _: asked)
     seen = begun(world)
