@@ -13,7 +13,7 @@ from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.roster import expand
 from sweepstack.onbox.common.placeholders import fill
-from tests.extensions.importers.support import plain, project, said, started
+from tests.extensions.importers.support import plain, said, started
 
 LOOP = """\
 export TAG='{lr} of {x}'
@@ -43,14 +43,6 @@ run: |
   cat table | awk '{print}'
   python train.py
 """
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    return tmp_path
 
 
 def imported(root: Path, name: str, text: str) -> str:

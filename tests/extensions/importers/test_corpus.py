@@ -22,17 +22,15 @@ from sweepstack.core.roster import expand
 from sweepstack.extensions.importers import submitit_jobs
 from sweepstack.extensions.importers.found import Found
 from tests.extensions.importers.definitions import BESIDE, FILES, LACKS, SEARCHES
-from tests.extensions.importers.support import Words, plain, project, said, started
+from tests.extensions.importers.support import Words, plain, said, started
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project(tmp_path)
+def root(root: Path) -> Path:
+    """With the files that the definitions name."""
     for name, text in BESIDE.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    return tmp_path
+        (root / name).write_text(text)
+    return root
 
 
 def imported(root: Path, name: str, stack: str = "it") -> str:

@@ -12,18 +12,15 @@ from sweepstack.cli.commands import init
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.roster import expand
 from sweepstack.extensions.importers import optuna_study
-from tests.extensions.importers.support import project
 
 optuna = pytest.importorskip("optuna")
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+def root(root: Path) -> Path:
+    """With an Optuna that says no more than errors."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return tmp_path
+    return root
 
 
 def studied(root: Path, trials: int = 6) -> Any:

@@ -18,7 +18,6 @@ from sweepstack.extensions.importers.curve import curve
 from sweepstack.extensions.importers.found import Found
 from sweepstack.onbox.common.errors import No, Unsure
 from tests.extensions.formats.curves import MADE
-from tests.extensions.importers.support import project
 
 ARGPARSE = """\
 import argparse, json, os
@@ -109,14 +108,6 @@ usage: t.py [-h] [OPTIONS]
 │ --env-id STR            (required)              │
 ╰─────────────────────────────────────────────────╯
 """
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    return tmp_path
 
 
 def made(root: Path, text: str, *, yes: bool = True) -> str:
