@@ -17,6 +17,8 @@ from sweepstack.onbox.common.errors import ConfigError, No
 Kind = Literal["lines", "table", "tensorboard", "trainer", "wandb"]
 X: dict[Kind, str] = {"tensorboard": "step"}
 """Kind → the one column that can be its horizontal axis."""
+_ONE: tuple[Kind, ...] = ("lines", "table", "wandb")
+"""Of which a cell's curve is in one file; of the others their reader says what several are."""
 _NEEDS: dict[Kind, str] = {"tensorboard": "tensorboard"}
 """Kind → the extra that reads it."""
 
@@ -54,13 +56,18 @@ def missing_reader(file: str) -> str:
     return f"metrics.file {file} can't be read: {problem}" if problem else ""
 
 
+def several(names: Sequence[str]) -> No:
+    """The error for several files where a metrics file can be one alone."""
+    return No(f"{', '.join(names[:4])}: metrics.file has to mean one of them")
+
+
 def rows_of(file: str, parts: Sequence[tuple[str, bytes]]) -> list[Row]:
     """The rows of one try: `file` as the stack file names it, `parts` the name and the content of each file that this
     means. A last record that is not whole is left out. Raises ConfigError where its reader is not installed, and No,
     with the name of the file, for one that is damaged, and for several where one is meant."""
+    if kind_of(file) in _ONE and len(parts) > 1:
+        raise several([name for name, _ in parts])
     if is_text(file):
-        if len(parts) > 1:
-            raise No(f"{', '.join(name for name, _ in parts[:4])}: metrics.file has to mean one of them")
         return [row for name, data in parts for row in parse_rows(data, name)]
     problem = missing_reader(file)
     if problem:

@@ -95,9 +95,8 @@ def last_row(read: Callable[[int, int], bytes], size: int, file: str, most: int)
     is parsed; of a CSV, a field that it leaves empty is the last number of its column there."""
     if is_csv(file):
         rows = last_rows(read, size, file, most)
-        return (
-            {**rows[-1], **last_values(rows, [key for key, value in rows[-1].items() if value == ""])} if rows else None
-        )
+        last = rows[-1] if rows else {}
+        return {**last, **last_values(rows, [key for key, value in last.items() if value == ""])} or None
     offset = max(0, size - most)
     data = read(offset, most)
     end = data.rfind(b"\n")

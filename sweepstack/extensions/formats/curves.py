@@ -26,8 +26,8 @@ Part = tuple[str, bytes]
 
 
 def rows(kind: Kind, parts: Sequence[Part]) -> list[Row]:
-    """The rows, by their steps. `parts`: (path below {out}, content). Raises No with the file that is damaged, and for
-    several where they are no one run; ImportError where its library is not installed."""
+    """The rows, by their steps. `parts`: (path below {out}, content); one alone of W&B. Raises No with the file that is
+    damaged, and for event files that are no one run; ImportError where its library is not installed."""
     return _READERS[kind](sorted(parts, key=lambda part: _natural(part[0])))
 
 
@@ -160,8 +160,6 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 def _of_wandb(parts: Sequence[Part]) -> list[Row]:
     """Keys as they were logged, with dots where they are nested; `_step`, `_runtime` and `_timestamp` are the
     client's."""
-    if len(parts) > 1:
-        raise No(f"{', '.join(path for path, _ in parts[:4])}: several runs; metrics.file has to mean one of them")
     found: list[Row] = []
     for path, data in parts:
         try:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from sweepstack.core.curve_files import several
 from sweepstack.core.records import Manifest
 from sweepstack.evidence.cell_store import Copies, find_seal
 from sweepstack.evidence.unsealed import of_cell
@@ -61,7 +62,7 @@ def together(parts: Iterable[tuple[str, CellFile]]) -> CellFile | None:
 
     def read(offset: int, limit: int) -> bytes:
         if len(every) > 1:
-            raise No(f"{', '.join(name for name, _ in every[:4])}: metrics.file has to mean one of them")
+            raise several([name for name, _ in every])
         return first.read(offset, limit)
 
     return replace(first, read=read, size=lambda: sum(file.size() for _, file in every), parts=every)
