@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE
 from sweepstack.onbox.runner import cards
-from sweepstack.onbox.runner.cell_processes import CELL, WORKER
+from sweepstack.onbox.runner.cell_processes import CELL
 from tests.onbox.harness import Box, around, wait_for
 
 GB = 1 << 30
@@ -92,10 +92,10 @@ def test_what_another_worker_of_the_box_started_is_at_work_until_its_end_is_know
 ) -> None:
     """They share a node: what the one runs, the other must not offer to kill. An unknown end is none."""
     box = {BOX_ID_VARIABLE: "local-a"}
-    theirs = hold(0, **box, **{WORKER: "7_1.0", CELL: "seed2"})
-    mine = hold(0, **box, **{WORKER: "7_0.0", CELL: "seed0"})  # of a cell of mine that has ended
-    strange = hold(0, **{BOX_ID_VARIABLE: "local-b", WORKER: "7_1.0", CELL: "seed2"})
-    monkeypatch.setenv(WORKER, "7_0.0")
+    theirs = hold(0, **box, **{WORKER_VARIABLE: "7_1.0", CELL: "seed2"})
+    mine = hold(0, **box, **{WORKER_VARIABLE: "7_0.0", CELL: "seed0"})  # of a cell of mine that has ended
+    strange = hold(0, **{BOX_ID_VARIABLE: "local-b", WORKER_VARIABLE: "7_1.0", CELL: "seed2"})
+    monkeypatch.setenv(WORKER_VARIABLE, "7_0.0")
     assert {one["pid"] for one in kept([], [])} == {mine, strange}
     assert {one["pid"] for one in kept([], [], ended={"7_1.0"})} == {mine, strange, theirs}
 

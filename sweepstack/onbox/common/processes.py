@@ -21,6 +21,9 @@ from sweepstack.onbox.common.errors import NotYetGone, Unreachable
 
 BOX_ID_VARIABLE = "SWEEPSTACK_BOX_ID"
 """Every process on a box has this variable, with the box's native id: the end of a box finds its processes by it."""
+WORKER_VARIABLE = "SWEEPSTACK_WORKER"
+"""So has what a worker of a shared queue starts, with the worker's name. One that is started without it puts it into
+its own environment, and begins anew: who starts a worker saves that by setting it."""
 PROC = Path("/proc")
 SCAN_SECONDS = 0.05
 KILL_SECONDS = 5.0

@@ -21,9 +21,9 @@ import subprocess
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, scan, stat_fields
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, PROC, WORKER_VARIABLE, scan, stat_fields
 from sweepstack.onbox.common.run_process import says
-from sweepstack.onbox.runner.cell_processes import CELL, WORKER, of_workers
+from sweepstack.onbox.runner.cell_processes import CELL, of_workers
 
 DEVICE = re.compile(r"/dev/nvidia(\d+)")
 YOUNG_SECONDS = 120.0
@@ -67,7 +67,7 @@ def holders(
     up = _uptime()
     if not up:  # no /proc: open files can't be seen
         return []
-    seen, own = scan(), os.environ.get(WORKER, "")
+    seen, own = scan(), os.environ.get(WORKER_VARIABLE, "")
     theirs = of_workers(seen, lambda name: name != own and name not in ended, box) if own else set()
     for process in seen:
         at_work = process.group in groups or process.pid in theirs

@@ -13,9 +13,9 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, Process, end_all, scan, signal_group
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE, Process, end_all, scan, signal_group
 
-CELL, SETUP, WORKER = "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP", "SWEEPSTACK_WORKER"
+CELL, SETUP = "SWEEPSTACK_CELL", "SWEEPSTACK_SETUP"
 
 
 def end_cells(
@@ -50,7 +50,7 @@ def of_cells(box: str, cells: Collection[str] | None, leaders: Mapping[int, str]
     """The live processes of the box's cells, without this process. See `end_cells`."""
     seen = [process for process in scan() if process.pid != os.getpid()]
     groups = {process.pid for process in seen if process.start and leaders.get(process.pid) == process.start}
-    mark, of_worker = f"{BOX_ID_VARIABLE}={box}".encode(), f"{WORKER}={worker}".encode()
+    mark, of_worker = f"{BOX_ID_VARIABLE}={box}".encode(), f"{WORKER_VARIABLE}={worker}".encode()
     keys = (f"{CELL}=".encode(), f"{SETUP}=".encode())
     named = None if cells is None else {keys[0] + cell.encode() for cell in cells}
 
@@ -71,8 +71,8 @@ def left_by(box: str, cell: str, leader: int) -> tuple[list[Process], list[Proce
     again = any(process.pid == leader for process in seen)  # then its group is empty: the kernel gave the pid anew
     found = {process.pid for process in seen if not again and leader in (process.group, process.session)}
     marks = {f"{BOX_ID_VARIABLE}={box}".encode(), f"{CELL}={cell}".encode()}
-    if os.environ.get(WORKER):
-        marks.add(f"{WORKER}={os.environ[WORKER]}".encode())
+    if os.environ.get(WORKER_VARIABLE):
+        marks.add(f"{WORKER_VARIABLE}={os.environ[WORKER_VARIABLE]}".encode())
     found = with_started(seen, found | {process.pid for process in seen if marks <= process.environ})
     ours = [process for process in seen if process.pid in found]
     return ours, [one for one in seen if one.parent == os.getpid() and one.pid not in found]
@@ -94,7 +94,7 @@ def with_started(seen: Sequence[Process], found: set[int]) -> set[int]:
 def of_workers(seen: Sequence[Process], named: Callable[[str], bool], box: str | None = None) -> set[int]:
     """The pids of workers whose name is `named`, and of all that they started. `seen`: all processes of
     this host; `box`: only of this one's workers."""
-    sign, mark = f"{WORKER}=".encode(), f"{BOX_ID_VARIABLE}={box}".encode()
+    sign, mark = f"{WORKER_VARIABLE}=".encode(), f"{BOX_ID_VARIABLE}={box}".encode()
     found = {
         process.pid
         for process in seen

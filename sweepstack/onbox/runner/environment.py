@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from sweepstack.onbox.common import placeholders
 from sweepstack.onbox.common.canonical import hex_of
 from sweepstack.onbox.common.errors import SweepstackError
-from sweepstack.onbox.runner.cell_processes import WORKER
+from sweepstack.onbox.common.processes import WORKER_VARIABLE
 from sweepstack.onbox.runner.records import Entry, say
 from sweepstack.onbox.runner.sealing import CellFailure
 
@@ -105,8 +105,8 @@ def variables(home: Path, spec: Mapping[str, Any], entry: Entry, values: Mapping
                 env[name] = str(text)
     env.update(secrets(home, spec.get("secrets") or []))
     env.update(SWEEPSTACK_BOX_ID=str(spec["native_id"]), PYTHONUNBUFFERED="1")
-    if os.environ.get(WORKER):
-        env[WORKER] = os.environ[WORKER]
+    if os.environ.get(WORKER_VARIABLE):
+        env[WORKER_VARIABLE] = os.environ[WORKER_VARIABLE]
     if folder:
         env["VIRTUAL_ENV"] = str(folder)
         constrain(env, folder)

@@ -44,9 +44,9 @@ from typing import Any
 
 from sweepstack.onbox.common.box_layout import WORKER_LOG
 from sweepstack.onbox.common.cell_durations import Durations, durations
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, signal_group
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE, signal_group
 from sweepstack.onbox.runner.attempt import Attempt
-from sweepstack.onbox.runner.cell_processes import WORKER, end_cells
+from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.cut_checkpoint import any_there
 from sweepstack.onbox.runner.disk import left_by_ended, remove
 from sweepstack.onbox.runner.ending import is_final
@@ -387,8 +387,8 @@ def _run(argv: list[str]) -> int:
     if "--worker-ended" in flags:
         return ended(home, name, flags.get("--saw", ""), flags.get("--by", ""))
     box = str(Spec(home / "spec.json")()["native_id"])
-    if os.environ.get(WORKER) != name:  # its own processes are found by it, from the first moment of each
-        os.environ.update({WORKER: name, BOX_ID_VARIABLE: os.environ.get(BOX_ID_VARIABLE, box)})
+    if os.environ.get(WORKER_VARIABLE) != name:  # its own processes are found by it, from the first moment of each
+        os.environ.update({WORKER_VARIABLE: name, BOX_ID_VARIABLE: os.environ.get(BOX_ID_VARIABLE, box)})
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os.execv(sys.executable, [sys.executable, *sys.argv])

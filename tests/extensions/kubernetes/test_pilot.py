@@ -18,8 +18,7 @@ from sweepstack.channel import agent_source
 from sweepstack.extensions.kubernetes.onbox import api_server, pilot, worker_state
 from sweepstack.extensions.kubernetes.workers import SHIPPED, pilot_files
 from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.runner.cell_processes import WORKER
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE
 from tests.extensions.kubernetes.made import BOX, RUNS, ended, node, pod
 from tests.onbox.harness import INTERPRETER, SECONDS, Box
 
@@ -96,7 +95,7 @@ def test_a_worker_has_its_marks_from_the_start_so_that_it_need_not_start_itself_
     there.start()
     assert there.ended() == 0, there.said
     env = json.loads(said.read_text())
-    assert (env[WORKER], env[BOX_ID_VARIABLE]) == (f"{UID}.0", there.box.native_id)
+    assert (env[WORKER_VARIABLE], env[BOX_ID_VARIABLE]) == (f"{UID}.0", there.box.native_id)
 
 
 def test_a_pod_that_is_told_to_end_saves_and_asks_for_another(there: Pod) -> None:

@@ -14,6 +14,7 @@ from sweepstack.extensions.slurm.onbox import (
     cluster,
     commands,
     jobs,
+    pilot,
     queue,
     request,
     standing,
@@ -26,6 +27,7 @@ from sweepstack.extensions.slurm.onbox.cluster import Cluster, Nodes, Partition
 from sweepstack.extensions.slurm.onbox.request import WorkerRequest
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
 from sweepstack.onbox.common.nodes import ALLOCATION, Allocation
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE
 from sweepstack.teardown.unclaimed import _OURS
 
 PARTITION = (
@@ -406,3 +408,16 @@ def test_what_nodes_get_has_the_names_that_older_versions_know_for_ours() -> Non
     shipped = [f"pilot-0a1b2c3d4e5f/{path}" for path, _, _ in _files()]
     assert [path for path in shipped if _OURS.fullmatch(path) is None] == []
     assert "pilot-0a1b2c3d4e5f/sweepstack/onbox/slurm/pilot.py" in shipped
+
+
+@pytest.mark.parametrize(("spec", "mark"), [({"shared": {}}, "7_1.2"), ({}, None)])
+def test_a_worker_has_its_mark_from_the_start_so_that_it_need_not_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: dict[str, object], mark: str | None
+) -> None:
+    """Without it, each try imported the runner twice."""
+    (tmp_path / "spec.json").write_text(json.dumps({"native_id": "slurm-x", **spec}))
+    for name, value in {"ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "1", "RESTART_COUNT": "2"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setattr(pilot.Pilot, "_ends", lambda _: None)
+    env = pilot.Pilot(tmp_path, "runner.py")._env()
+    assert (env[BOX_ID_VARIABLE], env.get(WORKER_VARIABLE)) == ("slurm-x", mark)

@@ -37,8 +37,7 @@ BOX, NAMESPACE = "SWEEPSTACK_BOX", "SWEEPSTACK_POD_NAMESPACE"
 NODES, ADDRESS, JOB = (f"SWEEPSTACK_POD_{name}" for name in ("NODES", "ADDRESS", "JOB"))
 """Of a worker of several pods, set in each: how many it has; its own address; its Job, which is one worker."""
 OF_BOX, WORKER = "SWEEPSTACK_BOX_ID", "SWEEPSTACK_WORKER"
-"""By these all processes of a box are found, and of a worker (`common.processes`, `runner.cell_processes`). A worker
-that is started without its own starts itself anew, and imports all of it twice."""
+"""As in `common.processes`, which is not imported here."""
 HELD, DOORS = "jobs/held", "jobs/doors"
 """Below HOME: `<uid>.json`, the other pods of that worker; a folder a Job, where they say how they are reached."""
 KEPT = ("NVIDIA_", "CUDA_", "ROCR_", "HIP_", "KUBERNETES_SERVICE_", "SWEEPSTACK_")

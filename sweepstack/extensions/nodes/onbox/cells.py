@@ -18,8 +18,7 @@ from typing import Any
 
 from sweepstack.onbox.common.canonical import digest_of, hex_of, write_json_atomically
 from sweepstack.onbox.common.nodes import Allocation
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
-from sweepstack.onbox.runner.cell_processes import WORKER
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE
 from sweepstack.onbox.runner.environment import FINDS, folder_of, search
 from sweepstack.onbox.runner.nodes import count_of
 from sweepstack.onbox.runner.records import Entry
@@ -142,7 +141,7 @@ def command(
         "run": run,
         "nodes": nodes,
         **_allocated(spec),
-        "worker": os.environ.get(WORKER, ""),
+        "worker": os.environ.get(WORKER_VARIABLE, ""),
         "processes": max(1, processes),
         "grace": max(1.0, grace - 4),  # the rest is for its own end
         **{name: str(paths[name]) for name in ("out", "scratch", "checkpoint")},

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sweepstack.onbox.common.errors import SweepstackError, Unreachable
-from sweepstack.onbox.common.processes import BOX_ID_VARIABLE
+from sweepstack.onbox.common.processes import BOX_ID_VARIABLE, WORKER_VARIABLE
 
 from . import allocation, commands, queue
 
@@ -120,6 +120,7 @@ class Pilot:
             "PATH": f"{PurePosixPath(sys.executable).parent}:{PATH}",
             "LANG": "C.UTF-8",
             BOX_ID_VARIABLE: self.box,
+            **({WORKER_VARIABLE: self.worker} if self.shared else {}),
             "SWEEPSTACK_WORKER_JOB": self.task,
             "SWEEPSTACK_WORKER_TRY": str(self.tries),
             "SWEEPSTACK_WORKER_ENDS": "" if ends is None else str(int(ends)),
