@@ -28,8 +28,8 @@ def write(name: str, sources: Sequence[str], yes: bool, out: Out) -> int:
     person has to edit it first. Runs the user's script once, for a short time, only after a yes, and only where a
     stack file can be written. Raises No where a source does not read; then nothing was written."""
     check_name(name.rsplit("/", 1)[-1])
-    sources, here = home(sources, Path.cwd())
-    found = _read(name, sources, here)
+    named, here = home(sources, Path.cwd())
+    found = _read(name, sources, named, here)
     made = begin(Path.cwd())
     target = Target.find(name)
     if target.file.path.exists():
@@ -81,10 +81,11 @@ def home(sources: Sequence[str], here: Path) -> tuple[list[str], Path]:
     return [str(files[one].relative_to(folder)) if one in files else one for one in sources], folder
 
 
-def _read(name: str, sources: Sequence[str], here: Path) -> Found:
-    """What they say. Raises No with the next commands; nothing was written then."""
+def _read(name: str, sources: Sequence[str], named: Sequence[str], here: Path) -> Found:
+    """What they say. `sources`: as they were typed; `named`: from `here`. Raises No with the next commands; nothing was
+    written then."""
     try:
-        found = together([(source, kinds.read(source, here)) for source in sources], here)
+        found = together([(source, kinds.read(source, here)) for source in named], here)
         direct(found, here)
     except (No, ConfigError) as error:
         again = " ".join(["sweepctl init", name, *(f"--from {shlex.quote(source)}" for source in sources)])

@@ -317,6 +317,16 @@ def test_a_script_elsewhere_ships_from_its_own_folder(root: Path, tmp_path_facto
         assert "result.json" in config.artifacts, "the trial ran there"
 
 
+def test_what_does_not_read_elsewhere_is_typed_again_as_it_was(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("away") / "train.py"
+    file.write_text("def f(:\n")
+    with pytest.raises(No) as caught:
+        init.command("it", sources=[str(file)])
+    assert caught.value.next[0].startswith(f"sweepctl init it --from {file} ")
+
+
 def test_in_a_checkout_the_folder_of_the_script_ships(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkout itself can't: its tests hold keys."""
     monkeypatch.setattr(stack, "PACKAGE", root / "sweepstack")
