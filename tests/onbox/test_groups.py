@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweepstack.onbox.common.groups import is_there, members, unit_of
+from sweepstack.onbox.common.groups import is_there, means, members, unit_of
 from sweepstack.onbox.runner import sealing
 from sweepstack.onbox.runner.sealing import Changed, FilesFailure, artifact_files
 from tests.onbox.test_links import Try
@@ -55,6 +55,20 @@ def roles(manifest: dict[str, Any], role: str = "artifact") -> list[str]:
 def test_what_a_pattern_means(pattern: str, path: str, unit: str) -> None:
     assert unit_of(pattern, path) == unit
     assert members(pattern, [path]) == ({unit: [path]} if unit else {})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "meant"),
+    [
+        ("log.csv", "log.csv", True),
+        ("log.csv", "a/log.csv", False),
+        ("runs/*/events.*", "runs/a/events.1", True),
+        ("runs/*/events.*", "runs/events.1", False),
+        ("model/", "model/a", False),
+    ],
+)
+def test_what_means_a_file_itself(pattern: str, path: str, meant: bool) -> None:
+    assert means(pattern, path) == meant
 
 
 @pytest.mark.parametrize(

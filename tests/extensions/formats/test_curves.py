@@ -141,6 +141,13 @@ def test_event_files_of_several_folders_and_of_a_restart() -> None:
         of("tensorboard", {**tensorboard(at=100), **tensorboard(at=101)})
 
 
+@pytest.mark.parametrize("file", ["m-*.jsonl", "m-*.csv", "run-*/run-*.wandb"])
+def test_of_files_that_are_one_curve_each_one_has_to_be_meant(file: str) -> None:
+    names = [file.replace("*", number) for number in "12"]
+    with pytest.raises(No, match=rf"^{names[0]}, {names[1]}: metrics\.file has to mean one of them$"):
+        rows_of(file, [(name, b"") for name in names])
+
+
 def test_a_file_that_is_damaged_is_named_wherever_its_numbers_are_missing(world: World) -> None:
     box = at_work(world, "wandb")
     [(path, data)] = wandb().items()
