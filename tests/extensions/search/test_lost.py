@@ -39,3 +39,5 @@ def test_a_stop_is_told_with_its_numbers_also_where_what_the_cell_wrote_is_lost(
     assert cells["s1"]["note"] == WHY.why
     assert f"pruned   s1: {WHY.why}" in " ".join(world.run("results").out.split("\n         "))
     assert "its log was on box box-0, which is gone" in " ".join(world.run("logs", "s1").err.split())
+    shown = world.run("show", "s1")
+    assert (shown.code, f"s1 has no sealed copy: {WHY.why}" in " ".join(shown.err.split())) == (1, True), shown.err

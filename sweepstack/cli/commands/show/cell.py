@@ -71,11 +71,14 @@ def _sealed(sources: Sources, store: EvidenceStore, cell: str) -> tuple[Manifest
     """The manifest of the copy that is the cell's result, else of the one in its place, and its digest. Raises No if
     there is none that can be read."""
     stack = sources.target.stack
-    known = [entry.name for entry in rosters(sources.target, sources.state).cells]
+    roster = rosters(sources.target, sources.state)
+    known = [entry.name for entry in roster.cells]
     data = store.copies.manifest(cell) if cell in known or cell in store.copies.cells() else None
     if data is not None and (seal := _result(store, cell)) and (found := find_seal(store.copies, cell, seal)):
         data = found[2]  # it may be one that was put aside for one that is not verified
     if data is None:
+        if cell in roster.dropped:
+            raise No(f"{cell} has no sealed copy: {roster.dropped[cell]}", [f"sweepctl logs --stack {stack} {cell}"])
         if cell not in known:
             raise sources.target.no_cell(cell, known)
         raise No(f"there is no copy of {cell} here", [f"sweepctl pull --stack {stack}"])
