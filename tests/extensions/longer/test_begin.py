@@ -218,6 +218,30 @@ def test_killed_in_the_middle_of_the_copy(box: Box, change: str) -> None:
     assert [path.name for path in folder.parent.iterdir() if path.name != folder.name] == [], "it takes no room"
 
 
+MADE_AT_ONCE = """
+from sweepstack.onbox.longer import begin
+held, ready = [], begin.Beginnings.ready
+class Held(begin.threading.Thread):
+    def start(self):
+        held.append(self)
+def and_made(self, entry):
+    said = ready(self, entry)
+    while held:
+        held.pop().run()
+    return said
+begin.threading = type("threading", (), {"Thread": Held})
+begin.Beginnings.ready = and_made
+"""
+
+
+def test_a_copy_that_is_made_as_soon_as_the_cell_was_put_back(box: Box) -> None:
+    """The queue is not drained then: the cell is to start."""
+    manifest = short_run(box)
+    add(box, "long", 5, "short", manifest)
+    assert box.start(script=around(box, MADE_AT_ONCE)).ended() == 0, box.log()
+    assert result(box, "long") == ["short"] * 3 + ["long"] * 2
+
+
 def test_a_new_seal_of_the_source_changes_nothing_of_a_cell_that_has_begun(box: Box) -> None:
     manifest = short_run(box)
     add(box, "long", 6, "short", manifest)

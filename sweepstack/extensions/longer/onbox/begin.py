@@ -39,18 +39,20 @@ class Beginnings:
         """`cells`, `checkpoints`: of the durable tier. `wake`: called when a copy is made."""
         self._cells, self._checkpoints, self._wake = cells, checkpoints, wake
         self._copies: dict[tuple[Path, str], Future[str]] = {}
+        self._made: set[tuple[Path, str]] = set()  # those of them that are made, as `news` found
         self._refused: dict[str, str] = {}
-        self._new = False
 
     @property
     def busy(self) -> bool:
-        """Whether a copy is being made."""
-        return any(not copy.done() for copy in self._copies.values())
+        """Whether a cell waits for a copy, until `news` has told that it is made: between the two no runner may take
+        its queue for drained."""
+        return len(self._copies) > len(self._made)
 
     def news(self) -> bool:
         """Whether a copy was made since the last call, and so a cell may start that could not."""
-        found, self._new = self._new, False
-        return found
+        made = {key for key, copy in self._copies.items() if copy.done()} - self._made
+        self._made |= made
+        return bool(made)
 
     def ready(self, entry: Entry) -> bool | None:
         """Whether a cell may start, as far as what it begins from goes. None: that is being copied. Never blocks.
@@ -66,9 +68,10 @@ class Beginnings:
             copy = self._copies[key] = Future()
             # Nothing waits for it at the end of the runner: what it leaves counts for nothing.
             threading.Thread(target=self._run, args=(copy, entry, _staged(folder)), daemon=True).start()
-        if copy is None or not copy.done():
+        if copy is None or key not in self._made:
             return None
         del self._copies[key]
+        self._made.discard(key)
         problem = copy.result()
         if not problem:
             os.rename(_staged(folder), folder)  # an empty folder gives way, one with a file in it does not
@@ -92,7 +95,6 @@ class Beginnings:
             copy.set_result(self._stage(entry, staged))
         except BaseException as error:
             copy.set_exception(error)
-        self._new = True
         self._wake()
 
     def _stage(self, entry: Entry, staged: Path) -> str:
