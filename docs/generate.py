@@ -369,7 +369,7 @@ def with_version(name: str) -> str:
 
 def python_page() -> str:
     """What `import sweepstack` gives: every name with its signature and its docstring."""
-    from sweepstack.library import names, sweep
+    from sweepstack.extensions.library import names, sweep
 
     parts = [NOTE, "# Python: `import sweepstack`\n", "What it is for, with an example: [python.md](../python.md).\n"]
     parts += ["## sweepstack.open\n", f"`open{_signature(names.open)}`\n", words_of(names.open) + "\n"]

@@ -1,7 +1,7 @@
 """Sweeps of training runs on rented machines, where nothing unverified is torn down.
 
-`sweepstack.open("sweep-a")` gives a sweep to read from Python or a notebook (`sweepstack.library`). Nothing in here
-knows the Pulumi engine, except `sweepstack.cli`, which runs it as a person would.
+`sweepstack.open("sweep-a")` gives a sweep to read from Python or a notebook, by the extension `library`. Nothing in
+here knows the Pulumi engine, except `sweepstack.cli`, which runs it as a person would.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweepstack.library.names import No, Sweep, SweepstackError, Unsure, open
+    from sweepstack.extensions.library.names import No, Sweep, SweepstackError, Unsure, open
 
 __all__ = ["No", "Sweep", "SweepstackError", "Unsure", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is imported when it is first asked for: `import sweepstack` alone imports nothing of ours."""
-    if name in __all__:
-        from sweepstack.library import names
+    """Each name is imported when it is first asked for: `import sweepstack` alone imports nothing of ours. Raises
+    ImportError where the extension is not installed."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(names, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sweepstack.core.extensions import module_of, not_here
+
+    module = module_of("library", "names")
+    if module is None:
+        raise ImportError(f"sweepstack.{name} belongs to {not_here('library')}")
+    return getattr(import_module(module), name)

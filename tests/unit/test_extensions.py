@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import sweepstack
 from sweepstack.cli.app import _files, app
 from sweepstack.core.extensions import COMMANDS, FOLDER
 from sweepstack.core.paths import PACKAGE
@@ -129,6 +130,14 @@ def test_the_core_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def rows(help_text: str) -> list[str]:
     return [line for line in help_text.splitlines() if line.startswith("  ")]
+
+
+def test_a_name_of_the_package_names_the_folder_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweepstack.core.extensions.ROOTS", {})
+    with pytest.raises(ImportError, match="open belongs to the extension `library`, which is not installed here"):
+        _ = sweepstack.open
+    with pytest.raises(AttributeError, match="no attribute 'close'"):
+        _ = sweepstack.close  # type: ignore[attr-defined]
 
 
 @pytest.mark.proof  # all of them taken out, with fewer tests: test_the_core_stands_alone

@@ -72,7 +72,7 @@ def test_a_text_alone_is_one_name_and_not_its_letters(world: World) -> None:
 def test_artifacts_in_a_bucket_are_refused_with_the_way_to_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     verified(world)
     sweep = opened(world)
-    monkeypatch.setattr("sweepstack.library.sweep.FolderCopies", type("Bucket", (), {}))
+    monkeypatch.setattr("sweepstack.extensions.library.sweep.FolderCopies", type("Bucket", (), {}))
     with pytest.raises(sweepstack.Unsure, match=r"no folder of this computer: .*copy cells/lr0.1/ here first"):
         sweep.artifacts("lr0.1")
 
@@ -116,7 +116,8 @@ def test_the_import_is_light() -> None:
     """It imports nothing of ours, and the library no pandas: a person's own script pays for what it uses."""
     code = (
         "import sys; import sweepstack; mine = [name for name in sys.modules if name.startswith('sweepstack.')]; "
-        "import sweepstack.library.sweep; print(mine, {'pandas', 'polars', 'typer', 'rich', 'pulumi'} & {*sys.modules})"
+        "import sweepstack.extensions.library.sweep; "
+        "print(mine, {'pandas', 'polars', 'typer', 'rich', 'pulumi'} & {*sys.modules})"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.strip() == "[] set()"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweepstack.library.sweep import Sweep
+from sweepstack.extensions.library.sweep import Sweep
 from sweepstack.onbox.common.errors import No, SweepstackError, Unsure
 from sweepstack.operations.sweep.target import Target
 
