@@ -18,6 +18,7 @@ import sweepstack
 from sweepstack.cli.app import _files, app
 from sweepstack.core.extensions import COMMANDS, FOLDER
 from sweepstack.core.paths import PACKAGE
+from sweepstack.loaders.shipped_checks import main
 
 ROOT = PACKAGE.parent
 ALL = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
@@ -138,6 +139,14 @@ def test_a_name_of_the_package_names_the_folder_that_it_needs(monkeypatch: pytes
         _ = sweepstack.open
     with pytest.raises(AttributeError, match="no attribute 'close'"):
         _ = sweepstack.close  # type: ignore[attr-defined]
+
+
+def test_a_check_names_the_folder_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sweepstack.core.extensions.ROOTS", {})
+    assert main(["hf-shards", "x.safetensors.index.json"]) == 2
+    assert "sweepctl-check belongs to the extension `formats`, which is not installed here" in capsys.readouterr().err
 
 
 @pytest.mark.proof  # all of them taken out, with fewer tests: test_the_core_stands_alone

@@ -12,9 +12,9 @@ from typing import Any
 
 from sweepstack.core.printable import printable
 from sweepstack.extensions.formats.names import loader_of
+from sweepstack.extensions.formats.shipped_checks import hf_shards
 from sweepstack.loaders.base import Content, Folder, Spec, Unreadable, some, unique_keys
 from sweepstack.loaders.scan import Region, Scan
-from sweepstack.loaders.shipped_checks import hf_shards
 
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
