@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import NO, UNSURE, YES, Out, money, size
 from sweepstack.cli.progress import Progress
+from sweepstack.core.extensions import module_of
 from sweepstack.core.journal import could_not_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
@@ -31,7 +33,6 @@ from sweepstack.onbox.common.units import count, spell_rate
 from sweepstack.onbox.host.capabilities import Billed, HasBill
 from sweepstack.onbox.host.platform import Phase, Platform
 from sweepstack.operations.observe import look_up
-from sweepstack.operations.saved_by_stops import saved_by_stops
 from sweepstack.operations.strays.beside_sweep import entry_of
 from sweepstack.operations.strays.volumes import leftovers
 from sweepstack.operations.sweep.collect import LOOK_SECONDS
@@ -94,6 +95,13 @@ def command(
     if compared is not None and compared.code != YES:
         return compared.code
     return YES if found.complete else UNSURE
+
+
+def saved_by_stops(store: EvidenceStore, found: Spent) -> Any:
+    """What the rule of a search saved, as the `Saved` of the extension `search`; None where there is nothing to tell,
+    or no such extension. Reads its log. Raises EvidenceError."""
+    module = module_of("search", "saved")
+    return import_module(module).saved_by_stops(store, found) if module is not None else None
 
 
 def open_boxes(state: StackState, store: EvidenceStore, found: Spent, births: Sequence[Birth]) -> list[BoxEntry]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from sweepstack.billing.ledger import Bill, Spent, spent
 from sweepstack.billing.stray import Stray
-from sweepstack.cli.commands.ledger import open_boxes, proved_gone
+from sweepstack.cli.commands.ledger import open_boxes, proved_gone, saved_by_stops
 from sweepstack.cli.commands.results.forms import comma_separated
 from sweepstack.cli.output import UNSURE, YES, Out
 from sweepstack.cli.progress import Progress
@@ -29,7 +29,6 @@ from sweepstack.evidence.sweep_holder import held_elsewhere
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import EvidenceMissing, SweepstackError
 from sweepstack.onbox.common.units import count, spell_rate
-from sweepstack.operations.saved_by_stops import Saved, saved_by_stops
 from sweepstack.operations.strays.known_states import KnownStates, read_known
 from sweepstack.operations.strays.other_backends import backend_of
 from sweepstack.operations.strays.volumes import leftovers
@@ -93,7 +92,8 @@ class SweepCost:
     whose: Mapping[str, str]
     open: Sequence[BoxEntry] = ()
     left: Sequence[Stray] = ()
-    saved: Saved | None = None
+    saved: Any = None
+    """As `saved_by_stops` returns it."""
     gone: frozenset[str] = frozenset()
 
     @property
@@ -172,14 +172,14 @@ class Everything:
         return dict(sorted(found.items(), key=lambda one: (-one[1][0].found.usd, one[0])))
 
     @property
-    def saved(self) -> Saved | None:
-        """What rules saved in all sweeps; its USD is None where one sweep's is not known."""
+    def saved(self) -> Any:
+        """What rules saved in all sweeps, as in one; its USD is None where one sweep's is not known."""
         each = [sweep.saved for sweep in self.sweeps if sweep.saved is not None]
         if not each:
             return None
         usd = [one.usd for one in each]
         total = None if None in usd else sum(one for one in usd if one is not None)
-        return Saved(sum(one.cells for one in each), sum(one.hours for one in each), total)
+        return replace(each[0], cells=sum(one.cells for one in each), hours=sum(one.hours for one in each), usd=total)
 
 
 def _together(bills: Sequence[tuple[SweepCost, Bill]], complete: bool | None) -> Part:
