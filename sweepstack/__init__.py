@@ -19,11 +19,9 @@ def __getattr__(name: str) -> Any:
     ImportError where the extension is not installed."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from sweepstack.core.extensions import not_here, part_of
 
-    from sweepstack.core.extensions import module_of, not_here
-
-    module = module_of("library", "names")
-    if module is None:
+    names = part_of("library", "names")
+    if names is None:
         raise ImportError(f"sweepstack.{name} belongs to {not_here('library')}")
-    return getattr(import_module(module), name)
+    return getattr(names, name)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
-from importlib import import_module
 from typing import Any, Literal, cast
 
 from pydantic_core import PydanticCustomError
@@ -28,7 +27,7 @@ from sweepstack.config.secrets import ENV_NAME, RawMistakes, may_be_a_value, sec
 from sweepstack.config.types import artifact_path, relative_file
 from sweepstack.core.cells import CHECKPOINTS, RESERVED
 from sweepstack.core.curve_files import X, is_text, kind_of
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import module_of, not_here, part_of
 from sweepstack.core.loader_names import CORE, FOLDERS, LOADERS
 from sweepstack.core.roster import Roster
 from sweepstack.core.suggest import did_you_mean
@@ -335,15 +334,15 @@ def several_nodes(values: dict[str, Any]) -> RawMistakes:
     job, boxes = values.get("job"), values.get("boxes")
     asked = isinstance(job, dict) and not job.keys().isdisjoint(("nodes", "restores"))
     named = isinstance(boxes, dict) and any(isinstance(box, dict) and "peers" in box for box in boxes.values())
-    module = module_of("nodes", "config") if asked or named else None
-    return cast(RawMistakes, import_module(module).mistakes(values) if module is not None else iter(()))
+    nodes = part_of("nodes", "config") if asked or named else None
+    return cast(RawMistakes, nodes.mistakes(values) if nodes is not None else iter(()))
 
 
 def _of_platforms(values: dict[str, Any]) -> RawMistakes:
     """What extensions that are adapters say of `overrides`."""
     for name in _mapping(values.get("overrides")):
-        if (module := module_of(str(name).replace("-", "_"), "config")) is not None:
-            yield from import_module(module).mistakes(values)
+        if (adapter := part_of(str(name).replace("-", "_"), "config")) is not None:
+            yield from adapter.mistakes(values)
 
 
 def given(values: dict[str, Any], roster: Roster) -> RawMistakes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from sweepstack.config.project import project_name
 from sweepstack.config.search import SearchConfig
 from sweepstack.config.secrets import RawMistakes
 from sweepstack.core.bucket_address import evidence_uri
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.extras import lacks
 from sweepstack.core.search_log import PREFIX, SearchLog
 from sweepstack.core.suggest import did_you_mean
@@ -79,12 +78,12 @@ def cells_with(search: SearchConfig, log: SearchLog, cells: Any) -> dict[str, An
 
 
 def _first(search: SearchConfig) -> list[dict[str, Any]]:
-    module = module_of("search", "space")
-    if module is None:
+    space = part_of("search", "space")
+    if space is None:
         raise ConfigError(f"it needs {not_here('search')}")
     if search.sampler == "sobol" and (missing := lacks("search")):
         raise ConfigError(f"sampler: {missing}")
-    return list(import_module(module).first(search))
+    return list(space.first(search))
 
 
 def search_mistakes(values: dict[str, Any]) -> RawMistakes:

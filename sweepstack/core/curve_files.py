@@ -6,10 +6,9 @@ Text is read in `core.metrics`, other formats by the extension `formats`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Literal
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import module_of, not_here, part_of
 from sweepstack.core.extras import lacks
 from sweepstack.core.metrics import Row, is_csv, parse_rows
 from sweepstack.onbox.common.errors import ConfigError, No
@@ -72,5 +71,5 @@ def rows_of(file: str, parts: Sequence[tuple[str, bytes]]) -> list[Row]:
     problem = missing_reader(file)
     if problem:
         raise ConfigError(problem)
-    found: list[Row] = import_module(str(module_of("formats", "curves"))).rows(kind_of(file), parts)
+    found: list[Row] = part_of("formats", "curves").rows(kind_of(file), parts)
     return found

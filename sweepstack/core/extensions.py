@@ -1,9 +1,12 @@
 """Finds the folders of `sweepstack/extensions/`, which can be taken out, and all adapters.
 
-An adapter is a folder of `platforms` or of `extensions`. None is imported here.
+An adapter is a folder of `platforms` or of `extensions`. None is imported before it is asked for (`part_of`).
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from sweepstack.core.paths import PACKAGE
 
@@ -50,3 +53,9 @@ def module_of(adapter: str, file: str = "platform") -> str | None:
         if name.isidentifier() and (folder / name / f"{file}.py").is_file():
             return f"{package}.{name}.{file}"
     return None
+
+
+def part_of(name: str, file: str = "platform") -> Any:
+    """The same file as a module, imported now; None where there is none."""
+    module = module_of(name, file)
+    return import_module(module) if module is not None else None

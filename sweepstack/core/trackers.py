@@ -5,20 +5,19 @@ A job without `tracker` asks nothing, and imports nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.job import TrackerInput
 from sweepstack.onbox.common.errors import ConfigError
 
 
 def _module(name: str) -> Any:
     """A module of the extension. Raises ConfigError where that is not installed."""
-    found = module_of("trackers", name)
+    found = part_of("trackers", name)
     if found is None:
         raise ConfigError(f"job.tracker needs {not_here('trackers')}")
-    return import_module(found)
+    return found
 
 
 def variables(tracker: TrackerInput | None, identity: str) -> dict[str, str]:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.journal import Journal, is_stopping
 from sweepstack.core.journal import started as started_cell
 from sweepstack.core.records import Cell, Launch
@@ -170,10 +169,12 @@ def _bring_sources(
 ) -> None:
     """Sends what cells begin from that did not end on this box. Raises SweepstackError."""
     lines = [line for line in todo.entries.values() if FROM in line]
-    if lines and (module := module_of("longer", "bring")) is None:
+    if not lines:
+        return
+    longer = part_of("longer", "bring")
+    if longer is None:
         raise SweepstackError(f"cells that begin from others need {not_here('longer')}")
-    if lines:
-        import_module(str(module)).bring(spec.identity, lines, channel, store, journal, progress)
+    longer.bring(spec.identity, lines, channel, store, journal, progress)
 
 
 def _has_checkpoints(spec: LaunchSpec, channel: Channel, cell: str, folder: str) -> bool:

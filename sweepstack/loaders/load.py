@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.loader_names import CORE, FOLDERS
 from sweepstack.loaders.base import (
     Content,
@@ -157,8 +156,8 @@ def _load_folder(folder: Folder, spec: Spec | None, check: Check | None) -> Load
 
 def member_spec(spec: Spec, path: str) -> Spec | None:
     """How a file of a folder that `spec` is for is read by itself; None: by its digest alone. `path`: in the folder."""
-    module = module_of("formats", "table")
-    return None if module is None else import_module(module).member_spec(spec, path)
+    formats = part_of("formats", "table")
+    return None if formats is None else formats.member_spec(spec, path)
 
 
 def _size_problem(file: OpenFile, spec: Spec | None, expected_size: int | None) -> str:
@@ -181,10 +180,10 @@ def _structure(file: OpenFile | Folder, spec: Spec, reader: Reader, check: Check
 
         return CommandFile(file, spec.run, spec.trust, check)
     if spec.load not in CORE:
-        module = module_of("formats", "table")
-        if module is None:
+        formats = part_of("formats", "table")
+        if formats is None:
             raise NoAnswer(f"load: {spec.load} belongs to {not_here('formats')}")
-        return import_module(module).structure(file, spec)  # type: ignore[no-any-return]
+        return formats.structure(file, spec)  # type: ignore[no-any-return]
     if isinstance(file, Folder):
         raise NoAnswer(f"is a folder, and load: {spec.load} is for a file; folders take {', '.join(sorted(FOLDERS))}")
     if spec.load == "json":

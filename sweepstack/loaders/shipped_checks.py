@@ -10,22 +10,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.loaders.base import NoAnswer, Unreadable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the answer as one line of JSON. Returns 0 with one, 2 where it could not tell and says why on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    module = module_of("formats", "shipped_checks")
-    if module is None:
+    formats = part_of("formats", "shipped_checks")
+    if formats is None:
         print(f"sweepctl-check belongs to {not_here('formats')}", file=sys.stderr)
         return 2
-    checks = import_module(module).CHECKS
+    checks = formats.CHECKS
     if len(given) != 2 or given[0] not in checks:
         print(f"usage: sweepctl-check {'|'.join(checks)} FILE", file=sys.stderr)
         return 2

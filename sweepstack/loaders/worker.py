@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sweepstack.core.extensions import module_of
+from sweepstack.core.extensions import part_of
 from sweepstack.core.loader_names import CORE
 from sweepstack.loaders import confine
 from sweepstack.loaders.base import ROW, LoadResult, PlainSpec, Progress, Reader
@@ -98,8 +98,8 @@ def _libraries(spec: PlainSpec, reader: Reader) -> Iterator[str]:
         yield "numpy"
     if spec.load == "torch" and reader == "torch":
         yield "torch"
-    if spec.load not in CORE and (module := module_of("formats", "table")):
-        yield from importlib.import_module(module).libraries(spec.load)
+    if spec.load not in CORE and (formats := part_of("formats", "table")):
+        yield from formats.libraries(spec.load)
 
 
 def _answer(

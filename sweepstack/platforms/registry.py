@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from sweepstack.core.box_end import Moves
-from sweepstack.core.extensions import adapters, folder_of, module_of, not_here
+from sweepstack.core.extensions import adapters, folder_of, module_of, not_here, part_of
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.errors import ConfigError, Unreachable, Unsupported
 from sweepstack.onbox.host.capabilities import (
@@ -83,9 +82,9 @@ def wallet_key(platform: str) -> str:
 
 
 def _wallet_module(platform: str) -> Any:
-    module = module_of(platform.replace("-", "_"), "wallet")
-    assert module is not None, f"{platform} has no wallet"
-    return importlib.import_module(module)
+    wallet = part_of(platform.replace("-", "_"), "wallet")
+    assert wallet is not None, f"{platform} has no wallet"
+    return wallet
 
 
 def need(platform: Platform, able: type[Able], **words: str) -> Able:
@@ -146,8 +145,8 @@ def _module(adapter: str) -> Any:
     name = adapter.partition(":")[0]
     if (loaded := _LOADED.get(name)) is not None:
         return loaded
-    module = module_of(name)
-    if module is None:
+    found = part_of(name)
+    if found is None:
         raise ConfigError(f"{adapter!r} needs {not_here(folder_of(name))}; adapters that are: {', '.join(adapters())}")
-    _LOADED[name] = importlib.import_module(module)
-    return _LOADED[name]
+    _LOADED[name] = found
+    return found

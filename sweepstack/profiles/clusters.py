@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, cast
 
 from sweepstack.billing.gpu_hours import HOUR, Rate
@@ -16,7 +15,7 @@ from sweepstack.config.override import Override
 from sweepstack.config.pods import POD_KEYS
 from sweepstack.config.rent import Resources
 from sweepstack.config.stack_config import StackConfig
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.lease_terms import NONE
 from sweepstack.onbox.common.units import parse_duration, parse_size
 from sweepstack.profiles.model import Profile
@@ -30,8 +29,7 @@ WIPED = re.compile(r"\$\{?(SLURM_)?TMPDIR\b")
 
 def of_pods(profile: Profile) -> Any:
     """What the adapter says of a stack file (`config.py` of its folder), where workers are pods; else None."""
-    module = module_of(profile.adapter, "config")
-    return import_module(module) if module is not None else None
+    return part_of(profile.adapter, "config")
 
 
 def storage_input(config: StackConfig, profile: Profile, resources: Resources) -> dict[str, Any]:
@@ -165,7 +163,7 @@ def node_problems(config: StackConfig, profile: Profile) -> list[str]:
     """Why cells can't run on several nodes there; empty when they can, or when each has one."""
     if config.job.nodes < 2 and not config.job.restores and not any(box.peers for box in config.boxes.values()):
         return []
-    module = module_of("nodes", "config")
-    if module is None:
+    nodes = part_of("nodes", "config")
+    if nodes is None:
         return [f"job.nodes, job.restores and boxes.<name>.peers belong to {not_here('nodes')}"]
-    return cast(list[str], import_module(module).problems(config, profile))
+    return cast(list[str], nodes.problems(config, profile))

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from importlib import import_module
 from typing import Any
 
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.records import Approval
 from sweepstack.core.signature import Signature, SweepName
 from sweepstack.evidence.store import EvidenceStore
@@ -89,10 +88,10 @@ def verified_signers(approval: Approval, sweep: SweepName, allowed_signers: str 
 def ssh_keygen() -> Any:
     """The module of the extension `signing` that makes and checks signatures. Raises SweepstackError where it is not
     installed."""
-    module = module_of("signing", "sshsig")
-    if module is None:
+    found = part_of("signing", "sshsig")
+    if found is None:
         raise SweepstackError(f"signatures are made and checked by {not_here('signing')}")
-    return import_module(module)
+    return found
 
 
 def signature_problems(approval: Approval, sweep: SweepName, allowed_signers: str | None, *, at: datetime) -> list[str]:

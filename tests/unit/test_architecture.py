@@ -69,7 +69,7 @@ MAY_IMPORT = {
 """Layer of a module → layers that it may import."""
 SENT = re.compile(r"sweepstack\.extensions\.\w+\.onbox\b")
 """What an extension sends to other machines: as code of `onbox`, it imports that and itself."""
-ALLOWED = re.compile(r"(__future__|importlib|typing|sweepstack\.core\.extensions|sweepstack\.extensions\.library)\b")
+ALLOWED = re.compile(r"(__future__|typing|sweepstack\.core\.extensions|sweepstack\.extensions\.library)\b")
 """What the package itself may import, the extension for a type checker alone; `tests/extensions/library` proves that it
 loads nothing before it is asked for."""
 CANONICAL = "sweepstack/onbox/common/canonical.py"

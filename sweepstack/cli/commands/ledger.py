@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import AsJson, Stack, one_of
 from sweepstack.cli.output import NO, UNSURE, YES, Out, money, size
 from sweepstack.cli.progress import Progress
-from sweepstack.core.extensions import module_of
+from sweepstack.core.extensions import part_of
 from sweepstack.core.journal import could_not_stop
 from sweepstack.core.parallel import in_parallel
 from sweepstack.core.records import Birth
@@ -100,8 +99,8 @@ def command(
 def saved_by_stops(store: EvidenceStore, found: Spent) -> Any:
     """What the rule of a search saved, as the `Saved` of the extension `search`; None where there is nothing to tell,
     or no such extension. Reads its log. Raises EvidenceError."""
-    module = module_of("search", "saved")
-    return import_module(module).saved_by_stops(store, found) if module is not None else None
+    search = part_of("search", "saved")
+    return search.saved_by_stops(store, found) if search is not None else None
 
 
 def open_boxes(state: StackState, store: EvidenceStore, found: Spent, births: Sequence[Birth]) -> list[BoxEntry]:

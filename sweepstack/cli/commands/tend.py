@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib import import_module
 from types import FrameType, ModuleType
 from typing import Annotated, Any
 
@@ -32,7 +31,7 @@ from sweepstack.cli.options import AsJson, Stack, parse_duration
 from sweepstack.cli.output import NO, UNSURE, YES, Out, note, size, span
 from sweepstack.cli.progress import Progress
 from sweepstack.config.searched import search_of
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.records import SETTLED
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.onbox.common.dataclass import dataclass, field
@@ -194,7 +193,7 @@ def _one_round(target: Target, memory: Memory, events: Events) -> Round:
             _replace(sources, memory, round_)
         conclude(sources, round_, memory.verified, events)
         if search is not None and searches:
-            memory.watch = import_module(str(module_of("search", "watch"))).Watch(sources, store, snapshot)
+            memory.watch = part_of("search", "watch").Watch(sources, store, snapshot)
         return round_
     except Unsure as error:
         return Round(unknown=[str(error)], next=list(error.next))
@@ -207,10 +206,10 @@ def _rounds_of_search(sources: Sources) -> ModuleType | None:
     ConfigError where the extension is not installed."""
     if search_of(sources.target.file.sweep()) is None:
         return None
-    module = module_of("search", "rounds")
-    if module is None:
+    rounds: ModuleType | None = part_of("search", "rounds")
+    if rounds is None:
         raise ConfigError(f"search: needs {not_here('search')}")
-    return import_module(module)
+    return rounds
 
 
 def _bring_search(search: ModuleType, sources: Sources, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
@@ -222,10 +221,9 @@ def _bring_search(search: ModuleType, sources: Sources, snapshot: Snapshot, roun
 
 def _bring_longer(target: Target, store: EvidenceStore, snapshot: Snapshot, round_: Round, memory: Memory) -> None:
     """Cells that begin where another one ended, once that is verified."""
-    module = module_of("longer", "rounds") if any(one.unsourced for one in snapshot.box_snapshots) else None
-    if module is not None:
-        bring = import_module(module).bring_in
-        bring(target.root, store, snapshot, round_, partial(_engine, memory, target), note)
+    longer = part_of("longer", "rounds") if any(one.unsourced for one in snapshot.box_snapshots) else None
+    if longer is not None:
+        longer.bring_in(target.root, store, snapshot, round_, partial(_engine, memory, target), note)
 
 
 def _replace(sources: Sources, memory: Memory, round_: Round) -> None:

@@ -14,14 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from sweepstack.config.own_files import own_files
-from sweepstack.core.extensions import module_of, not_here
+from sweepstack.core.extensions import not_here, part_of
 from sweepstack.core.foreign_cells import read_elsewhere
 from sweepstack.core.job import NetworkInput
 from sweepstack.core.journal import Journal, could_not_stop, parse_journal, started
@@ -435,10 +434,10 @@ def with_sources(
     """`new` with what its cells begin from, which it tells; and failures for those that never will."""
     if not any(cell.source for cell in new.cells):
         return new, []
-    module = module_of("longer", "sources")
-    if module is None:
+    sources = part_of("longer", "sources")
+    if sources is None:
         return new, [Failure("cells", f"cells that begin from others need {not_here('longer')}")]
-    found = import_module(module).begins(evidence, old, new, journal, counted)
+    found = sources.begins(evidence, old, new, journal, counted)
     for line in found.words if say else ():
         op.info(f"queue of {new.box_name}: {line}")
     return new.model_copy(update={"sources": found.sources or None}), [Failure("cells", why) for why in found.never]

@@ -42,7 +42,7 @@ def test_n8_the_name_of_any_folder_is_a_name_that_the_engine_takes(folder: str) 
 
 
 def test_without_the_extension_from_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "module_of", lambda *names: None)
+    monkeypatch.setattr(extension, "part_of", lambda *names: None)
     with pytest.raises(Unsure, match="belongs to the extension `importers`, which is not installed here"):
         init.command("it", sources=["train.py"])
 

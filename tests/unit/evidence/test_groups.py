@@ -121,7 +121,7 @@ def test_a_folder_is_judged_by_a_command_as_a_whole(world: World) -> None:
 def test_without_the_extension_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").write_text("{}")
     assert load(str(tmp_path), PlainSpec("folder"), members=("a.json",)).ok
-    monkeypatch.setattr("sweepstack.loaders.load.module_of", lambda *_: None)
+    monkeypatch.setattr("sweepstack.loaders.load.part_of", lambda *_: None)
     result = load(str(tmp_path), PlainSpec("folder"), members=("a.json",))
     assert (result.ok, result.unknown) == (False, True)
     assert "belongs to the extension `formats`, which is not installed here" in result.reasons[0]
