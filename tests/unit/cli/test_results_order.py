@@ -1,4 +1,4 @@
-"""`sweepctl results --sort`, `--best`, values over a curve, and the table as LaTeX and Parquet."""
+"""`sweepctl results --sort`, `--best`, and values over a curve."""
 
 from __future__ import annotations
 
@@ -88,41 +88,6 @@ def test_values_over_a_curve_are_columns_of_their_own(world: World) -> None:
     assert "no cell here logged acc" in wrong.err
     assert over_curve([{"a": math.nan}], "min", "a") != over_curve([{"a": math.nan}], "min", "a"), "NaN where all are"
     assert over_curve([{"a": "x"}], "last", "a") is None
-
-
-def test_latex_escapes_what_comes_from_a_job_and_marks_the_best_value(world: World) -> None:
-    box = world.add()
-    for name, loss in (("lr0.1", 0.5), ("lr0.3", 0.25)):
-        box.seal(name, files={"metrics.json": json.dumps({"loss": loss, "a_b%": r"\input{x}$&#"}).encode()})
-    assert world.run("pull").code == 0
-    world.run("verify")
-    text = world.run("results", "--as", "latex", "--best", "loss").out
-    assert text.splitlines() == [
-        r"\begin{tabular}{llrr}",
-        r"\toprule",
-        r"cell & lr & loss & a\_b\% \\",
-        r"\midrule",
-        r"lr0.3 & 0.3 & \textbf{0.25} & \textbackslash{}input\{x\}\$\&\# \\",
-        r"lr0.1 & 0.1 & 0.5 & \textbackslash{}input\{x\}\$\&\# \\",
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-
-
-def test_parquet_keeps_kinds_and_writes_over_no_other_file(world: World) -> None:
-    pyarrow = pytest.importorskip("pyarrow.parquet")
-    curves(world)
-    assert world.run("results", "--as", "parquet").code == 0
-    table = pyarrow.read_table(world.root / "results-sweep-t.parquet").to_pydict()
-    assert table["cell"] == ["lr0.1", "lr0.3", "lr0.9"]
-    assert table["lr"] == [0.1, 0.3, 0.9]
-    assert table["loss"] == [0.5, 0.3, 7.0]
-    assert world.run("results", "--as", "parquet", "--over", "lr").code == 0, "its own file is made anew"
-    assert pyarrow.read_table(world.root / "results-sweep-t.parquet").to_pydict()["loss_n"] == [3]
-    (world.root / "notes").write_text("mine")
-    refused = world.run("results", "--as", "parquet", "-o", "notes")
-    assert refused.code == 1
-    assert (world.root / "notes").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sweepstack.cli import completion
-from sweepstack.cli.commands.results.forms import STDOUT, comma_separated, latex, markdown, parquet
+from sweepstack.cli.commands.results.forms import comma_separated, markdown
 from sweepstack.cli.commands.results.order import Best, Line, LineT, Wanted, best_first, by_key, no_value
 from sweepstack.cli.extension import of_extension
 from sweepstack.cli.options import AsJson, Evidence, Stack, one_of
@@ -216,9 +216,8 @@ def results(
     out.document(document | more | ({"trackers": tracked} if tracked else {}))
     if not out.as_json:
         if form == "parquet":
-            parquet(mean_rows(made, columns) if averaged else cell_rows(found, axes, columns), asked.output)
-            if asked.output != STDOUT:
-                out.line(f"{asked.output}: {count(len(lines), 'row')}")
+            rows = mean_rows(made, columns) if averaged else cell_rows(found, axes, columns)
+            of_extension("answers", "forms", "results --as parquet", "parquet")(rows, asked.output, out)
         elif not averaged:
             table = _each(cells, found, columns, codes, everything, text if form != "csv" else full)
             _print(table, form, best, lines, out)
@@ -336,7 +335,8 @@ def _print(table: Table, form: str, best: Best | None, lines: Sequence[Line], ou
         sys.stdout.write(markdown(table.headers, table.rows))
     elif form == "latex":
         bold = (lines.index(best.row), table.headers.index(best.wanted.name)) if best is not None else None
-        sys.stdout.write(latex(table.headers, table.rows, table.named, bold))
+        write = of_extension("answers", "forms", "results --as latex", "latex")
+        write(table.headers, table.rows, table.named, bold)
     else:
         sys.stdout.write(comma_separated(table.headers, table.rows))
 
