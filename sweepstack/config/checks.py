@@ -138,9 +138,8 @@ def _takes(path: str, artifact: dict[str, Any]) -> Iterator[tuple[str, str]]:
     load = str(artifact.get("load"))
     if load in FOLDERS and not path.endswith("/"):
         yield "load", f"{load} is for a folder: end its name with a slash, such as {path}/"
-    elif path.endswith("/") and load in LOADERS and load not in FOLDERS | {"command"}:
-        taken = ", ".join(one for one in LOADERS if one in FOLDERS)
-        yield "load", f"{load} is for a file, and {path} is a folder; for a folder: {taken} or command"
+    elif path.endswith("/") and load in LOADERS and load not in (*FOLDERS, "command"):
+        yield "load", f"{load} is for a file, and {path} is a folder; for a folder: {', '.join(FOLDERS)} or command"
     elif load in LOADERS and load not in CORE and module_of("formats", "table") is None:
         yield "load", f"{load} belongs to {not_here('formats')}"
     if path.endswith("/") and isinstance(artifact.get("finite"), list | tuple):

@@ -1,42 +1,8 @@
 """The loaders that a stack config may name; its own module, so that workers import little."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Loader = Literal[
-    "torch",
-    "safetensors",
-    "json",
-    "npz",
-    "npy",
-    "csv",
-    "parquet",
-    "command",
-    "lightning",
-    "jsonl",
-    "tsv",
-    "yaml",
-    "image",
-    "tar",
-    "webdataset",
-    "zip",
-    "gguf",
-    "onnx",
-    "hdf5",
-    "keras",
-    "skops",
-    "joblib",
-    "flax",
-    "tensorboard",
-    "hf",
-    "adapter",
-    "trainer",
-    "dcp",
-    "zarr",
-    "orbax",
-    "folder",
-]
-"""How a file, or a folder, is read."""
-LOADERS: dict[str, str] = {
+CORE: dict[str, str] = {
     "torch": "as a checkpoint of PyTorch",
     "safetensors": "as safetensors",
     "json": "as JSON",
@@ -45,6 +11,20 @@ LOADERS: dict[str, str] = {
     "csv": "as a table of text",
     "parquet": "as a table of Parquet",
     "command": "by the user's own check",
+}
+"""The loaders of the core, and what each does, in words; the others are those of the extension `formats`."""
+FOLDERS: dict[str, str] = {
+    "hf": "a folder, as a model of Hugging Face, in shards or whole",
+    "adapter": "a folder, as an adapter of PEFT",
+    "trainer": "a folder, as a checkpoint-N of Hugging Face's Trainer",
+    "dcp": "a folder, as a distributed checkpoint of PyTorch",
+    "zarr": "a folder, as Zarr",
+    "orbax": "a folder, as a checkpoint of Orbax",
+    "folder": "a folder, each file by its name",
+}
+"""Those that take a folder and no file; `command` takes both."""
+LOADERS: dict[str, str] = {
+    **CORE,
     "lightning": "as a checkpoint of Lightning",
     "jsonl": "as JSON, a value a line",
     "tsv": "as a table of text, with tabs",
@@ -61,16 +41,11 @@ LOADERS: dict[str, str] = {
     "joblib": "as a pickle of scikit-learn, which is looked at and never loaded",
     "flax": "as msgpack of Flax",
     "tensorboard": "as an event file of TensorBoard",
-    "hf": "a folder, as a model of Hugging Face, in shards or whole",
-    "adapter": "a folder, as an adapter of PEFT",
-    "trainer": "a folder, as a checkpoint-N of Hugging Face's Trainer",
-    "dcp": "a folder, as a distributed checkpoint of PyTorch",
-    "zarr": "a folder, as Zarr",
-    "orbax": "a folder, as a checkpoint of Orbax",
-    "folder": "a folder, each file by its name",
+    **FOLDERS,
 }
-"""What each does, in words."""
-CORE = frozenset(("torch", "safetensors", "json", "npz", "npy", "csv", "parquet", "command"))
-"""The loaders of the core; the others are those of the extension `formats`."""
-FOLDERS = frozenset(("hf", "adapter", "trainer", "dcp", "zarr", "orbax", "folder"))
-"""Loaders that take a folder and no file; `command` takes both."""
+"""All of them."""
+if TYPE_CHECKING:
+    Loader = str  # a type checker reads no table
+else:
+    Loader = Literal[tuple(LOADERS)]
+"""How a file, or a folder, is read."""

@@ -162,10 +162,7 @@ def begin(root: Path) -> list[str]:
     if not installed() or _is_project(root):
         return []
     _may_be_one()
-    written = _write(root, {name: text for name, text in _files(root).items() if "/" not in name})
-    if command := launcher.install():
-        written.append(_shown(command, root))
-    return written
+    return _write(root, {name: text for name, text in _files(root).items() if "/" not in name})
 
 
 def _may_be_one() -> None:
@@ -196,8 +193,6 @@ def project(example: bool | None, root: Path, out: Out) -> int:
     if not example:
         files = {name: _own_job(text) for name, text in files.items() if not name.startswith(EXAMPLE)}
     written = _write(root, files)
-    if command := launcher.install():
-        written.append(_shown(command, root))
     following = first_commands(STACK)
     if shutil.which("pulumi") is None:
         following.insert(0, f"{engine_fix()}, then sweepctl init")
@@ -219,8 +214,8 @@ def project(example: bool | None, root: Path, out: Out) -> int:
 
 
 def _write(root: Path, files: dict[str, str]) -> list[str]:
-    """Writes new files, and adds to those of LINES what they lack. Raises No, and nothing was written, where one is
-    there already."""
+    """Writes new files, adds to those of LINES what they lack, and installs the launcher. Returns their names. Raises
+    No, and nothing was written, where one is there already."""
     if there := [name for name in files if (root / name).exists() and name not in LINES]:
         raise No(f"{', '.join(there)}: there already, so nothing was written", ["run it in an empty folder"])
     written = []
@@ -234,6 +229,8 @@ def _write(root: Path, files: dict[str, str]) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         written.append(name)
+    if command := launcher.install():
+        written.append(_shown(command, root))
     return written
 
 

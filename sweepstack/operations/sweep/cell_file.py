@@ -311,16 +311,13 @@ def _on_volume(sources: Sources, cell: str, attempt: int | None, file: str) -> t
             continue
         if attempt is not None and attempt != manifest.attempt:
             return None, f"the sealed copy is of attempt {manifest.attempt}"
-        place = (f"volume {volume.name}", channel, folder, manifest.attempt)
-        names = [one.path for one in manifest.files if means(file, one.path)]
-        if is_group(file):
-            return together((name, _in_folder(*place, name)) for name in names), ""
-        return _in_folder(*place, file), ""
+        names = [one.path for one in manifest.files if means(file, one.path)] if is_group(file) else [file]
+        parts = [
+            (name, over_channel(f"volume {volume.name}", channel, f"{folder}/{name}", manifest.attempt))
+            for name in names
+        ]
+        return together(parts) if is_group(file) else parts[0][1], ""
     return None, problem
-
-
-def _in_folder(words: str, channel: Channel, folder: str, attempt: int, file: str) -> CellFile:
-    return over_channel(words, channel, f"{folder}/{file}", attempt)
 
 
 def over_channel(words: str, channel: Channel, path: str, attempt: int) -> CellFile:

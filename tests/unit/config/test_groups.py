@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sweepstack.core.loader_names import CORE, FOLDERS, LOADERS
 from tests.unit.config.helpers import broken, load, refusal
 
 LINE = "best.pt: {load: torch, finite: require, min: 50MB}"
@@ -82,12 +81,3 @@ def test_without_the_extension_its_loaders_are_refused(tmp_path: Path, monkeypat
     said = refusal(tmp_path, broken(LINE, "best.gguf: {load: gguf}"))
     assert "gguf belongs to the extension `formats`, which is not installed here" in said
     load(tmp_path, broken(LINE, "best.pt: {load: torch}"))
-
-
-def test_the_names_of_loaders_are_one_list() -> None:
-    from typing import get_args
-
-    from sweepstack.core.loader_names import Loader
-
-    assert tuple(LOADERS) == get_args(Loader)
-    assert set(LOADERS) > CORE | FOLDERS
