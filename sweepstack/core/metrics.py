@@ -17,9 +17,9 @@ from typing import Any
 from pydantic_core import from_json
 
 from sweepstack.onbox.common.dataclass import dataclass
+from sweepstack.onbox.common.separators import separator_of
 
 Row = Mapping[str, Any]
-CSV_SUFFIXES = (".csv", ".tsv")
 HEADER_BYTES = 8192
 """A CSV's first line is not longer."""
 
@@ -64,15 +64,15 @@ class Series:
 
 def is_csv(file: str) -> bool:
     """Whether a metrics file is a table with a header, by its name; else it is JSON lines."""
-    return file.lower().endswith(CSV_SUFFIXES)
+    return bool(separator_of(file))
 
 
 def parse_rows(data: bytes, file: str, *, header: bytes | None = None) -> list[Row]:
     """The rows of whole lines. `header`: the first line of a CSV, where `data` is a later part of it."""
     whole = data[: data.rfind(b"\n") + 1]
-    if is_csv(file):
+    if separator := separator_of(file):
         text = ((header or b"") + whole).decode("utf-8", "replace")
-        reader = csv.DictReader(io.StringIO(text), delimiter="\t" if file.lower().endswith(".tsv") else ",")
+        reader = csv.DictReader(io.StringIO(text), delimiter=separator)
         return [row for row in reader if None not in row]
     try:  # all lines at once, by a parser five times as fast as Python's: of a thousand cells there are a million
         found: list[Any] = from_json(b"[%b]" % whole[:-1].replace(b"\n", b","))

@@ -160,10 +160,13 @@ def test_nan_in_a_table(box: Box) -> None:
     assert box.events("cell-failed", "a")[0]["reason"] == "stopped early: loss is NaN at step 2"
 
 
-def test_a_table_that_is_written_anew_with_one_more_column_is_read_from_its_beginning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["metrics.csv", "Metrics.CSV"])
+def test_a_table_that_is_written_anew_with_one_more_column_is_read_from_its_beginning(
+    tmp_path: Path, name: str
+) -> None:
     """As Lightning's CSVLogger does it when a metric is logged for the first time."""
-    table = tmp_path / "metrics.csv"
-    watch = MetricsWatch(tmp_path, metrics(file="metrics.csv", y=["loss", "accuracy"]))
+    table = tmp_path / name
+    watch = MetricsWatch(tmp_path, metrics(file=name, y=["loss", "accuracy"]))
     assert not watch.look()
     table.write_text("step,loss\n0,0.5\n1,0.4\n")
     assert not watch.look()

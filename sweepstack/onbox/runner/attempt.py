@@ -31,6 +31,7 @@ from sweepstack.onbox.common.canonical import digest_of, hex_of, write_atomicall
 from sweepstack.onbox.common.cgroup import cpus, oom_kills
 from sweepstack.onbox.common.processes import start_of
 from sweepstack.onbox.common.run_process import says
+from sweepstack.onbox.common.separators import separator_of
 from sweepstack.onbox.common.tracked import VARIABLE, run_id
 from sweepstack.onbox.runner import nodes
 from sweepstack.onbox.runner.cut_checkpoint import CheckpointFile, doubt, last_beat, newest
@@ -94,7 +95,7 @@ class MetricsWatch:
     def __init__(self, out: Path, metrics: Mapping[str, Any]) -> None:
         self._path = out / str(metrics["file"])
         self._x, self._y = metrics.get("x"), list(metrics.get("y") or [])
-        self._table = self._path.suffix in (".csv", ".tsv")
+        self._separator = separator_of(self._path.name)
         self._offset, self._rest, self._first = 0, b"", b""
         self._heading: list[str] = []
         self.found = ""
@@ -104,7 +105,7 @@ class MetricsWatch:
         while not self.found:
             try:
                 with open(self._path, "rb") as handle:
-                    if self._table:
+                    if self._separator:
                         first = handle.readline(AT_ONCE)
                         if first != self._first:
                             self._first, self._offset, self._rest, self._heading = first, 0, b"", []
@@ -142,8 +143,8 @@ class MetricsWatch:
         text = line.decode("utf-8", "replace").strip()
         if not text:
             return {}
-        if not text.startswith("{") and self._table:
-            words = next(csv.reader([text], delimiter="\t" if self._path.suffix == ".tsv" else ","))
+        if not text.startswith("{") and self._separator:
+            words = next(csv.reader([text], delimiter=self._separator))
             if not self._heading:
                 self._heading = words
                 return {}
