@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sweepstack.config.types import FilePath, Names, Shape, Text, wrong
+from sweepstack.config.types import FilePath, MlflowServer, Names, Shape, Text, wrong
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
-
-
-def _a_server(value: Any) -> Any:
-    try:
-        parts = urlsplit(value if isinstance(value, str) else "")
-        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
-    except ValueError:
-        plain = False
-    if not plain or parts.query or parts.fragment:
-        raise wrong("the address of an MLflow server without user or key, such as https://mlflow.lab.org")
-    return value.rstrip("/")
 
 
 def _plain(value: Any) -> Any:
@@ -52,7 +40,7 @@ class MlflowConfig(Shape):
     """An MLflow server, which is sent what each cell logged."""
 
     anchor: ClassVar[str] = "mlflow"
-    uri: Annotated[Text, BeforeValidator(_a_server)]
+    uri: MlflowServer
     """the server's address, `https://…`, as `sweepctl pull` reaches it; cells never do"""
     experiment: Plain
     """its experiment; made where it is not there"""

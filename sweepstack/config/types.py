@@ -236,9 +236,10 @@ def _source(value: Any) -> str:
         raise wrong(f"the name of a volume, or s3://bucket/prefix; {error}") from None
 
 
-def _endpoint(text: str) -> str:
+def _server(text: str) -> str:
     found = urlsplit(text)
-    if found.scheme not in ("http", "https") or not found.hostname or "@" in found.netloc or found.query:
+    named = found.scheme in ("http", "https") and found.hostname and found.port != 0  # a port above 65535 raises
+    if not named or "@" in found.netloc or found.query or found.fragment:
         raise ValueError
     return text.rstrip("/")
 
@@ -291,7 +292,10 @@ Fraction = Annotated[float, BeforeValidator(_fraction)]
 Share = Annotated[float, BeforeValidator(_share)]
 MountPath = Annotated[str, BeforeValidator(_mount_path)]
 Source = Annotated[str, BeforeValidator(_source)]
-Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as https://minio.lab:9000", _endpoint)]
+Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as https://minio.lab:9000", _server)]
+MlflowServer = Annotated[
+    Text, _text("the address of an MLflow server without user or key, such as https://mlflow.lab.org", _server)
+]
 VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 Day = Annotated[date, BeforeValidator(_day)]
 EnvName = Annotated[str, BeforeValidator(_env_name)]

@@ -17,6 +17,14 @@ from tests.unit.config.helpers import GOOD, broken, load, refusal
 
 ONE = [
     # (what is written, instead of, the line of the message without its spaces)
+    *(
+        (
+            'env: {TAG: "{cell}"',
+            f'tracker: {{mlflow: {{uri: "{uri}", experiment: a}}}}\n      env: {{TAG: "{{cell}}"',
+            f'line 9 job.tracker.mlflow.uri: "{uri}" expected the address of an MLflow server without user or key',
+        )
+        for uri in ("http://m#a", "http://m?a", "http://m:99999", "m.lab.org")
+    ),
     ("memory: 40GB+", "memmory: 40GB+", 'line 8 job.resources.gpu.memmory unknown key; did you mean "memory"?'),
     ("max_price: 2.10", 'max_price: "2,10"', 'line 16 max_price: "2,10" expected USD per hour, such as 2.10'),
     (

@@ -62,7 +62,10 @@ def test_without_buckets_nothing_is_told(tmp_path: Path) -> None:
         ),
         ('{/d: {source: "s3://lab"}}', "names no folder in the bucket; write s3://lab/<prefix>"),
         ('{/d: {source: "gs://lab/x"}}', "expected the name of a volume, or s3://bucket/prefix"),
-        ('{/d: {source: "s3://lab/a", endpoint: "http://me:key@m"}}', "expected the URL of an S3 server, without keys"),
+        *(
+            (f'{{/d: {{source: "s3://lab/a", endpoint: "{url}"}}}}', "expected the URL of an S3 server, without keys")
+            for url in ("http://me:key@m", "http://m#a", "http://m?a", "http://m:99999", "ftp://m")
+        ),
         ('{/durable: {source: "s3://lab/a"}}', "lie in each other's way on a box"),
         ('{/a/b: {source: "s3://lab/a"}, /a-b: {source: "s3://lab/b"}}', "lie in each other's way on a box"),
     ],
