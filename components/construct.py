@@ -20,12 +20,15 @@ from pulumi.provider.server import ProviderServicer
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
-from components.program import declare, load_config
-from components.store import Store
-from components.sweep import Sweep
+from sweepstack.core.importing import fast_imports
 from sweepstack.core.printable import MESSAGE_SHOWN
-from sweepstack.core.spelling import camel
 from sweepstack.onbox.common.errors import SweepstackError
+
+with fast_imports():
+    from components.from_config import declare, load_config
+    from components.store import Store
+    from components.sweep import Sweep
+    from sweepstack.core.spelling import camel
 
 KINDS: dict[str, type[Sweep | Store]] = {f"sweepstack:index:{kind.__name__}": kind for kind in (Sweep, Store)}
 

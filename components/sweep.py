@@ -25,11 +25,12 @@ from sweepstack.config.own_files import own_files
 from sweepstack.config.project import stack_path
 from sweepstack.core import git_source
 from sweepstack.core.budget import Outlook
+from sweepstack.core.functions import SHARES
 from sweepstack.core.job import Smoke
 from sweepstack.core.verify_rules import artifacts_digest
 from sweepstack.core.workdir import NO_CODE, collect, located
 from sweepstack.launch import unshipped_files
-from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion, by_names_alone
+from sweepstack.launch.cell_shares import AskedBox, Shares, SplitQuestion, by_names_alone
 from sweepstack.launch.smoke import preview_line
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError, SweepstackError
 from sweepstack.onbox.common.units import count, spell_bytes
@@ -227,7 +228,7 @@ def shared(fleet: Fleet, opts: pulumi.InvokeOptions) -> tuple[Fleet, Shares]:
         up=not pulumi.runtime.is_dry_run(),
         retry=roster.retry,
     )
-    found = pulumi.runtime.invoke(FUNCTION, {"asked": asked.model_dump_json()}, opts).value
+    found = pulumi.runtime.invoke(SHARES, {"asked": asked.model_dump_json()}, opts).value
     text = found.get("shares") if isinstance(found, Mapping) else None
     shares = Shares.model_validate_json(text) if text else by_names_alone(asked, "the provider did not say")
     if shares.stop:

@@ -9,19 +9,16 @@ import sys
 import threading
 
 from sweepstack.cli.narrow_streams import widen
+from sweepstack.core.importing import fast_imports
 
 
 def main() -> None:
     """Runs one command and ends the process, by `exit_fast`. An error that no command handles passes through."""
     _with_streams()
     widen()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search reads the metadata of every distribution
-    gc.disable()  # importing makes a hundred thousand objects, and no garbage
-    from sweepstack.cli.app import app
-
-    gc.freeze()
+    with fast_imports():
+        from sweepstack.cli.app import app
     gc.set_threshold(1_000_000, 50, 50)  # a command lives for seconds; of ten thousand cells it makes a million objects
-    gc.enable()
     try:
         app()
     except SystemExit as left:

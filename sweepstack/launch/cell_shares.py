@@ -25,9 +25,6 @@ from sweepstack.launch.entries import finished
 from sweepstack.onbox.common.cell_durations import Took, durations
 from sweepstack.onbox.common.dataclass import dataclass, field
 
-FUNCTION = "sweepstack:index:shares"
-"""The token by which the program asks. Both sides pass one JSON text: the engine is slow with 10,000 values."""
-
 
 class AskedBox(Record):
     """A box of the program. `slots`: cells at once on it."""

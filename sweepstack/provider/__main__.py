@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from sweepstack.provider.grpc_service import serve
@@ -14,7 +13,6 @@ from sweepstack.provider.grpc_service import serve
 def main() -> int:
     """Serves until the engine is done. Without an address it exits with a message. The engine starts this twice for
     most commands, so the time that it takes to start counts."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # as in `cli.entry`
     if len(sys.argv) < 2:
         sys.exit("This is a Pulumi resource plugin: the engine starts it and hands it an address.")
     return serve(sys.argv[1])

@@ -5,18 +5,15 @@ The engine starts the plugin twice, and asks one of the two processes only what 
 
 from __future__ import annotations
 
-import gc
+from sweepstack.core.importing import fast_imports
 
-gc.disable()  # as in `cli.entry`: importing makes a hundred thousand objects, and no garbage
+with fast_imports():
+    from sweepstack.core.records import Approval
+    from sweepstack.provider import dispatch, split_invoke
+    from sweepstack.provider.properties import Properties
 
-from sweepstack.core.records import Approval  # noqa: E402
-from sweepstack.provider import dispatch, split_invoke  # noqa: E402
-from sweepstack.provider.properties import Properties  # noqa: E402
-
-for _token in dispatch.HANDLERS:
-    dispatch.handler_for(_token)
-Approval.model_rebuild()  # once: a dozen shapes hold it, and the first use of each would build it and what it holds
-gc.freeze()
-gc.enable()
+    for _token in dispatch.HANDLERS:
+        dispatch.handler_for(_token)
+    Approval.model_rebuild()  # once: a dozen shapes hold it, and the first use of each would build it and what it holds
 
 __all__ = ["Properties", "dispatch", "split_invoke"]

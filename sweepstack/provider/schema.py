@@ -21,10 +21,10 @@ from sweepstack.config.declared import MACHINES
 from sweepstack.config.model import SweepConfig
 from sweepstack.config.volume_stack import StoreShape
 from sweepstack.core.choices import WORDS
+from sweepstack.core.functions import READY, SHARES
 from sweepstack.core.paths import DOCS_URL
 from sweepstack.core.spelling import camel
 from sweepstack.core.version import VERSION
-from sweepstack.launch.cell_shares import FUNCTION
 from sweepstack.platforms.common.keys import declared
 from sweepstack.provider.dispatch import HANDLERS, handler_for
 from sweepstack.provider.resources.base import Decision
@@ -70,6 +70,10 @@ _SHARES: Final = {
         "properties": {"shares": {"type": "string", "description": "box → its cells: JSON text"}},
         "required": ["shares"],
     },
+}
+_READY: Final = {
+    "description": "Internal: answers once the plugin has loaded what resources need. Our program asks it first, so "
+    "that the engine starts the plugin while the program is still loading.",
 }
 
 
@@ -146,7 +150,7 @@ def schema_json() -> str:
             "provider": {"description": _PROVIDER, "inputProperties": _keys()},
             "types": types,
             "resources": resources,
-            "functions": {FUNCTION: _SHARES},
+            "functions": {SHARES: _SHARES, READY: _READY},
         }
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweepstack.core.bucket_address import evidence_uri
+from sweepstack.core.functions import READY, SHARES
 from sweepstack.core.journal import CellProgress, cell_times, started
 from sweepstack.core.observation import Observation
 from sweepstack.core.parallel import in_parallel
@@ -22,7 +23,7 @@ from sweepstack.core.records import Again, Birth
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.traces import generations
-from sweepstack.launch.cell_shares import FUNCTION, BoxSeen, Shares, SplitFacts, SplitQuestion, by_names_alone, shares
+from sweepstack.launch.cell_shares import BoxSeen, Shares, SplitFacts, SplitQuestion, by_names_alone, shares
 from sweepstack.launch.entries import verified_cells
 from sweepstack.launch.retries import Retry, next_retry, recorded_retries, too_low
 from sweepstack.onbox.common.cell_durations import Took
@@ -41,12 +42,14 @@ LOOK_SECONDS = 20.0
 def invoke(session: Session, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """Answers the engine's Invoke. Raises SweepstackError for another function, or for a question that does not
     validate."""
-    if token != FUNCTION:
-        raise SweepstackError(f"sweepstack has no function {token}; it has {FUNCTION}")
+    if token == READY:  # who can answer has imported all that resources need
+        return {}
+    if token != SHARES:
+        raise SweepstackError(f"sweepstack has no function {token}; it has {SHARES} and {READY}")
     try:
         asked = SplitQuestion.model_validate_json(str(args.get("asked")))
     except ValidationError as error:
-        raise SweepstackError(f"{FUNCTION}: {error}") from error
+        raise SweepstackError(f"{SHARES}: {error}") from error
     found = answer(session.project_root, asked)
     if (evidence := evidence_uri(session.project_root, asked.pull_to)) is not None:
         stop = not_declared(session.project_root, asked.stack, Evidence(evidence), found.cells, up=asked.up)

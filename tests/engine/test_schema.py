@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from sweepstack.core.functions import READY, SHARES
 from tests.engine.commands import ok, run
 
 pytestmark = pytest.mark.engine
@@ -57,7 +58,7 @@ def test_the_engine_takes_the_schema_of_the_checkouts_plugin(tmp_path: Path) -> 
     for name in INTERNAL:
         assert schema["resources"][f"sweepstack:index:{name}"]["description"].startswith("Internal: ")
     assert {token.rpartition(":")[2] for token in schema["resources"]} == {*INTERNAL, "Box", "Volume", "Sweep", "Store"}
-    assert schema["functions"].keys() == {"sweepstack:index:shares"}
+    assert schema["functions"].keys() == {SHARES, READY}
 
 
 def names(folder: Path) -> set[str]:

@@ -371,7 +371,7 @@ def import_all() -> None:
     import pulumi.runtime.mocks
     import pulumi.runtime.stack  # noqa: F401
 
-    import components.program  # noqa: F401
+    import components.from_config  # noqa: F401
     import sweepstack.cli.app
     import sweepstack.evidence.verify
     import sweepstack.launch.first_step

@@ -29,7 +29,7 @@ for name in ("bokeh", "boto3", "botocore", "cryptography", "pyarrow", "runpod", 
 import os, tempfile
 from pathlib import Path
 from types import SimpleNamespace
-import components.program
+import components.from_config
 import sweepstack.operations.strays.accounts as audit
 import sweepstack.provider.__main__
 from sweepstack.platforms.common.s3_client import asking

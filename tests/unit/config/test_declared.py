@@ -15,7 +15,7 @@ from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime import rpc
 
 from components.construct import plain
-from components.program import load_config
+from components.from_config import load_config
 from sweepstack.config.declared import declared_path, read_declared, text_of, write_declared
 from sweepstack.config.edit.stack_file import StackFile
 from sweepstack.config.model import SweepConfig

@@ -12,7 +12,8 @@ import pytest
 from pulumi.runtime import mocks as pulumi_mocks
 from pydantic import TypeAdapter
 
-from components.program import difference, one_message
+from components.from_config import difference
+from components.program import one_message
 from components.sweep import Sweep
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core import spelling
@@ -252,7 +253,7 @@ def test_the_program_is_short_and_decides_nothing() -> None:
 
 def test_the_program_imports_nothing_heavy() -> None:
     code = (
-        "import sys, components.program, components.sweep, sweepstack.profiles.load, sweepstack.profiles.resolve\n"
+        "import sys, components.from_config, components.sweep, sweepstack.profiles.load, sweepstack.profiles.resolve\n"
         "heavy = {'numpy', 'sklearn', 'torch', 'typer', 'rich', 'safetensors', 'provider', 'hypothesis'}\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & heavy))"
     )

@@ -7,9 +7,10 @@ import shutil
 
 import pytest
 
+from sweepstack.core.functions import READY, SHARES
 from sweepstack.core.records import Again
 from sweepstack.evidence.traces import generations
-from sweepstack.launch.cell_shares import FUNCTION, AskedBox, Shares, SplitQuestion
+from sweepstack.launch.cell_shares import AskedBox, Shares, SplitQuestion
 from sweepstack.launch.retries import RECORD, Retries, Retry, add, recorded_retries
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.provider.session import Session, Severity
@@ -128,9 +129,10 @@ def test_receipts_are_read_for_a_box_without_a_birth_record_alone(
 
 def test_the_engine_s_question(sweep: Sweep) -> None:
     session = Session(sweep.project, sweep.said.emit)
-    text = invoke(session, FUNCTION, {"asked": asked(sweep, "box-0").model_dump_json()})["shares"]
+    text = invoke(session, SHARES, {"asked": asked(sweep, "box-0").model_dump_json()})["shares"]
     assert json.loads(text)["left"] == {"box-0": 2}
+    assert invoke(session, READY, {}) == {}
     with pytest.raises(SweepstackError, match="no function"):
         invoke(session, "sweepstack:index:other", {})
     with pytest.raises(SweepstackError, match="shares"):
-        invoke(session, FUNCTION, {})
+        invoke(session, SHARES, {})
