@@ -1,4 +1,4 @@
-"""Reads curves as TensorBoard, Hugging Face's Trainer, and Weights & Biases offline log them.
+"""Reads curves that TensorBoard, Hugging Face's Trainer, Trackio and Weights & Biases log.
 
 `rows(kind, parts)` gives the rows of one try. A last record that is not whole yet is left out: a run may be writing it.
 What is damaged is refused with its file. Nothing of a file is run.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import sqlite3
 import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
-from sweepstack.core.curve_files import Kind
+from sweepstack.core.curve_files import VERSION, Kind
 from sweepstack.core.metrics import Row, number
 from sweepstack.extensions.formats import events
 from sweepstack.loaders.base import Unreadable
@@ -26,14 +27,9 @@ Part = tuple[str, bytes]
 
 
 def rows(kind: Kind, parts: Sequence[Part]) -> list[Row]:
-    """The rows, by their steps. `parts`: (path below {out}, content); one alone of W&B. Raises No with the file that is
+    """The rows, by their steps. `parts`: (path below {out}, content), in their order. Raises No with the file that is
     damaged, and for event files that are no one run; ImportError where its library is not installed."""
-    return _READERS[kind](sorted(parts, key=lambda part: _natural(part[0])))
-
-
-def _natural(path: str) -> list[Any]:
-    """So that checkpoint-9 comes before checkpoint-10."""
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", path)]
+    return _READERS[kind](parts)
 
 
 def _damaged(path: str, why: object) -> No:
@@ -46,12 +42,12 @@ def _damaged(path: str, why: object) -> No:
 def _of_events(parts: Sequence[Part]) -> list[Row]:
     """Tags are columns; where files lie in several folders, `folder/tag`, as TensorBoard names runs. Where the steps of
     a tag go back, as after a restart, what was written last counts."""
-    folders = sorted({path.rpartition("/")[0] for path, _ in parts})
+    folders = sorted({_run(path) for path, _ in parts})
     common = os.path.commonpath(folders) if len(folders) > 1 and all(folders) else ""
     curves: dict[str, list[tuple[int, float]]] = {}
     ends: dict[str, tuple[str, float]] = {}
     for path, data in parts:
-        folder = path.rpartition("/")[0]
+        folder = _run(path)
         before = f"{os.path.relpath(folder or '.', common or '.')}/" if len(folders) > 1 and folder != common else ""
         times: dict[str, float] = {}
         try:
@@ -72,6 +68,11 @@ def _of_events(parts: Sequence[Part]) -> list[Row]:
         for step, value in points:
             found.setdefault(step, {"step": step})[name] = value
     return [found[step] for step in sorted(found)]
+
+
+def _run(path: str) -> str:
+    """The folder of an event file; of the versions of one run the same."""
+    return VERSION.sub("version_*", path).rpartition("/")[0]
 
 
 def _scalars(data: bytes) -> Iterator[tuple[float, int, str, float]]:
@@ -150,8 +151,45 @@ def _by_step(logged: Iterable[Row], x: str) -> list[Row]:
     return list(found)
 
 
+# Trackio
+
+
+def _of_trackio(parts: Sequence[Part]) -> list[Row]:
+    """The numbers of the one run that a project's database has, by their steps."""
+    found: list[dict[str, Any]] = []
+    for path, data in parts:
+        with tempfile.NamedTemporaryFile(prefix="sweepstack-trackio-") as file:
+            file.write(data)
+            file.flush()
+            try:
+                found += _logged_by_trackio(file.name, path)
+            except (sqlite3.Error, ValueError, TypeError) as error:
+                raise _damaged(path, error) from None
+    return _by_step(found, "step")
+
+
+def _logged_by_trackio(file: str, path: str) -> list[dict[str, Any]]:
+    """Raises No, sqlite3.Error, ValueError, TypeError."""
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as base:
+        [[state]] = base.execute("PRAGMA quick_check(1)")
+        if state != "ok":
+            raise ValueError(" ".join(str(state).split()))
+        runs = [run for [run] in base.execute("SELECT DISTINCT run_id FROM metrics")]
+        if len(runs) > 1:
+            raise No(f"{path} has {len(runs)} runs: a cell's curve is one")
+        rows = base.execute("SELECT step, metrics FROM metrics ORDER BY id").fetchall()
+    found = []
+    for step, text in rows:
+        row = {"step": step}
+        for key, value in json.loads(text).items():
+            _put(row, key, value)
+        found.append(row)
+    return found
+
+
 # Weights & Biases
 
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 BLOCK = 32768
 HEADER = b":W&B\xe1\xbe\x00"
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -179,11 +217,16 @@ def _logged(history: Any) -> dict[str, Any]:
             value = json.loads(item.value_json)
         except (ValueError, RecursionError):
             continue
-        if number(value) is not None and not isinstance(value, str):
-            row[name] = value
-        elif value in ("NaN", "Infinity", "-Infinity"):
-            row[name] = float(value)
+        _put(row, name, value)
     return row
+
+
+def _put(row: dict[str, Any], name: str, value: Any) -> None:
+    """Adds what is a number, or stands for one that JSON has none for."""
+    if number(value) is not None and not isinstance(value, str):
+        row[name] = value
+    elif value in NOT_FINITE:
+        row[name] = float(value)
 
 
 def _records(data: bytes) -> Iterator[Any]:
@@ -249,5 +292,6 @@ def _record() -> Any:
 _READERS: dict[Kind, Callable[[Sequence[Part]], list[Row]]] = {
     "tensorboard": _of_events,
     "trainer": _of_trainer,
+    "trackio": _of_trackio,
     "wandb": _of_wandb,
 }

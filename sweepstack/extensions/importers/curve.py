@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweepstack.core.curve_files import Kind, X, kind_of, missing_reader, rows_of
+from sweepstack.core.curve_files import VERSION, Kind, X, kind_of, missing_reader, rows_of
 from sweepstack.core.metrics import Row, number
 from sweepstack.extensions.importers.found import Found
 from sweepstack.onbox.common.errors import SweepstackError
 
 STEPS = ("step", "global_step", "iteration", "iter", "_step", "epoch", "it")
-ORDER: tuple[Kind, ...] = ("lines", "table", "trainer", "tensorboard", "wandb")
+ORDER: tuple[Kind, ...] = ("lines", "table", "trainer", "tensorboard", "trackio", "wandb")
 """Which is taken where a run left several."""
 _BESIDE = re.compile(
     r"^_|^epoch$|^hp_metric$|^lr(-.*)?$|learning_rate|grad_norm|total_flos|runtime|_per_second$|^train/epoch$"
@@ -62,7 +62,7 @@ def _is_number(value: Any, kind: Kind) -> bool:
 
 def _pattern(name: str) -> str:
     """What the file is called in each cell: with `*` for the time, the machine, and the last step."""
-    folder, _, file = name.rpartition("/")
+    folder, _, file = VERSION.sub("version_*", name).rpartition("/")
     kind = kind_of(name)
     if kind == "trainer":
         folder = re.sub(r"(^|/)checkpoint-\d+$", r"\1checkpoint-*", folder)

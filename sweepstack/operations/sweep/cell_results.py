@@ -172,7 +172,7 @@ def _over_curves(cell: Cell, there: CellFiles, metrics: MetricsInput, wanted: Se
     try:
         if file is None or file.size() > MOST_CURVE:
             return {}
-        rows = read_rows(file, metrics.file)
+        rows = whole_curve((), read_rows(file, metrics.file), file.attempt, metrics.x)
     except (SweepstackError, OSError):
         return {}
     found = {name: over_curve(rows, *name.split(":", 1)) for name in wanted}
@@ -196,7 +196,7 @@ def read_rows(file: CellFile, name: str) -> list[Row]:
     """The rows of the metrics file that the stack file names `name`: the one reader of all curves. Of a text of more
     than `MOST_CURVE` only the beginning. Raises No for a file that is damaged, and for others of more than that;
     ConfigError where its reader is not installed; SweepstackError, OSError where it can't be read now."""
-    if is_text(name):
+    if is_text(name) and len(file.parts) < 2:
         return parse_rows(file.whole(MOST_CURVE), name)
     parts = file.parts or ((name, file),)
     if sum(part.size() for _, part in parts) > MOST_CURVE:
@@ -208,8 +208,9 @@ def _last_values(file: CellFile, metrics: MetricsInput) -> tuple[dict[str, Scala
     """What each metric has last, and why there is nothing, if that has to be told: of a file that is no text, or of
     several."""
     try:
-        if not is_text(metrics.file):
-            return last_values(read_rows(file, metrics.file), metrics.y), ""
+        if not is_text(metrics.file) or len(file.parts) > 1:
+            last = last_values(read_rows(file, metrics.file), metrics.y)
+            return {name: _as_number(value) for name, value in last.items()}, ""
         size = file.size()
         read = lambda offset, limit: file.whole(limit, offset)  # noqa: E731
         row = last_row(read, size, metrics.file, END_BYTES)

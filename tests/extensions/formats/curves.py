@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import sqlite3
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ FILES = {
     "tensorboard": "runs/*/events.out.tfevents.*",
     "trainer": "checkpoint-*/trainer_state.json",
     "table": "logs/version_*/metrics.csv",
+    "trackio": "tracker/trackio/*.db",
     "wandb": "wandb/offline-run-*/run-*.wandb",
 }
 """Kind → `metrics.file`."""
@@ -62,7 +66,7 @@ def trainer(rows: Iterable[dict[str, Any]] = ROWS, step: int = 4) -> dict[str, b
     return {f"checkpoint-{step}/trainer_state.json": json.dumps(state, indent=2).encode() + b"\n"}
 
 
-def table(rows: Iterable[dict[str, Any]] = ROWS) -> dict[str, bytes]:
+def table(rows: Iterable[dict[str, Any]] = ROWS, version: int = 0) -> dict[str, bytes]:
     """As lightning's CSVLogger writes it: what is logged by itself has a row of its own, the rest is empty."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, ["epoch", "step", "loss", "val/acc"])
@@ -71,7 +75,31 @@ def table(rows: Iterable[dict[str, Any]] = ROWS) -> dict[str, bytes]:
         writer.writerow({"epoch": 0, "step": row["step"], "loss": row["loss"]})
         if "val/acc" in row:
             writer.writerow({"epoch": 0, "step": row["step"], "val/acc": row["val/acc"]})
-    return {"logs/version_0/metrics.csv": text.getvalue().encode()}
+    return {f"logs/version_{version}/metrics.csv": text.getvalue().encode()}
+
+
+TRACKIO = """
+CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,
+  run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT);
+CREATE TABLE configs (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, run_name TEXT NOT NULL,
+  config TEXT NOT NULL, created_at TEXT NOT NULL, UNIQUE(run_id));
+"""
+"""What of the tables of trackio 0.43 is read here."""
+
+
+def trackio(rows: Iterable[dict[str, Any]] = ROWS, runs: Sequence[str] = ("r1",), **config: Any) -> dict[str, bytes]:
+    """As trackio 0.43 writes them: JSON in a database of SQLite, with NaN as a text. Each of `runs` has all rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "p.db")
+        with contextlib.closing(sqlite3.connect(path)) as base, base:
+            base.executescript(TRACKIO)
+            for run in runs:
+                base.execute("INSERT INTO configs VALUES (NULL, ?, 'a-0', ?, '')", [run, json.dumps(config)])
+                for row in rows:
+                    logged = json.dumps({key: value for key, value in row.items() if key != "step"})
+                    words = [run, row["step"], logged, f"{run}-{row['step']}"]
+                    base.execute("INSERT INTO metrics VALUES (NULL, ?, '', 'a-0', ?, ?, ?, NULL)", words)
+        return {"tracker/trackio/p.db": path.read_bytes()}
 
 
 def wandb() -> dict[str, bytes]:
@@ -79,4 +107,11 @@ def wandb() -> dict[str, bytes]:
     return {"wandb/offline-run-20261129_163131-vvbpg9fp/run-vvbpg9fp.wandb": WANDB.read_bytes()}
 
 
-MADE = {"lines": lines, "tensorboard": tensorboard, "trainer": trainer, "table": table, "wandb": wandb}
+MADE = {
+    "lines": lines,
+    "tensorboard": tensorboard,
+    "trainer": trainer,
+    "table": table,
+    "trackio": trackio,
+    "wandb": wandb,
+}

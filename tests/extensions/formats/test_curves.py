@@ -18,7 +18,7 @@ from sweepstack.onbox.common.errors import No
 from sweepstack.operations.sweep.collect import take_snapshot
 from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
-from tests.extensions.formats.curves import FILES, MADE, ROWS, tensorboard, trainer, wandb
+from tests.extensions.formats.curves import FILES, MADE, ROWS, table, tensorboard, trackio, trainer, wandb
 from tests.unit.cli.support import STACK, Box, World, by_name
 
 SEARCH = SearchConfig.model_validate(
@@ -141,6 +141,48 @@ def test_event_files_of_several_folders_and_of_a_restart() -> None:
         of("tensorboard", {**tensorboard(at=100), **tensorboard(at=101)})
 
 
+def test_a_database_of_trackio() -> None:
+    odd = [{"step": 1, "loss": "NaN", "image": {"_type": "trackio.image"}, "words": "x"}, {"step": 1, "acc": 0.5}]
+    [row] = of("trackio", trackio(odd))
+    assert row.pop("loss") != row.get("loss"), "NaN"
+    assert row == {"step": 1, "acc": 0.5}
+    [(path, data)] = trackio().items()
+    for bad in (data[: len(data) // 2], data[:4096] + bytes(4096) + data[8192:], b"no database"):
+        with pytest.raises(No, match=rf"^{path} is damaged: "):
+            of("trackio", {path: bad})
+    with pytest.raises(No, match=rf"^{path} has 2 runs: a cell's curve is one$"):
+        of("trackio", trackio(runs=("r1", "r2")))
+
+
+AGAIN = [{"step": step, "loss": 1 / 2**step, "val/acc": step / 10} for step in range(2, 12)]
+
+
+VERSIONS: dict[str, Any] = {
+    "logs/version_*/metrics.csv": table,
+    "logs/version_*/events.out.tfevents.*": lambda rows, number: tensorboard(
+        rows, f"logs/version_{number}", at=100.0 * (number + 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("file", VERSIONS)
+def test_versions_of_one_run_are_one_curve(file: str, world: World) -> None:
+    """Lightning's loggers begin a new folder where a run goes on. What stands in both counts once, as it was last."""
+    world.metrics_file, world.more_metrics, made = file, ("val/acc",), VERSIONS[file]
+    box = world.add()
+    box.launch("lr0.1", "lr0.3", "lr0.9")
+    box.start("lr0.1")
+    box.fail("lr0.1", final=False)
+    first = [*ROWS[:3], {"step": 3, "loss": 8.0}, {"step": 4, "loss": 9.0}]
+    box.seal("lr0.1", attempt=2, files={**made(AGAIN[8:], 10), **made(AGAIN[:8], 2), **made(first, 0)})
+    world.run("pull", "--verify")
+    [curve] = world.run("results", "--as", "plot", "lr0.1", "--metric", "loss", "--json").json["curves"]
+    assert points(curve) == [[step, 1 / 2**step] for step in range(12)]
+    asked = ["--metric", "max:loss", "--metric", "val/acc", "--json"]
+    [cell] = [one for one in world.run("results", *asked).json["cells"] if one["name"] == "lr0.1"]
+    assert cell["values"] == {"max:loss": 1.0, "val/acc": 1.1}
+
+
 @pytest.mark.parametrize("file", ["m-*.jsonl", "m-*.csv", "run-*/run-*.wandb"])
 def test_of_files_that_are_one_curve_each_one_has_to_be_meant(file: str) -> None:
     names = [file.replace("*", number) for number in "12"]
@@ -173,7 +215,7 @@ def test_what_is_not_installed_is_named_with_its_extra(world: World, monkeypatch
 @pytest.mark.parametrize(
     ("file", "kind"),
     [("m.jsonl", "lines"), ("runs/*/events.out.tfevents.*", "tensorboard"), ("a/trainer_state.json", "trainer"),
-     ("state.json", "lines"), ("logs/metrics.csv", "table"), ("wandb/*/run-*.wandb", "wandb")],
+     ("state.json", "lines"), ("logs/metrics.csv", "table"), ("wandb/*/run-*.wandb", "wandb"), ("t/*.db", "trackio")],
 )  # fmt: skip
 def test_a_name_tells_the_format(file: str, kind: str) -> None:
     assert kind_of(file) == kind

@@ -108,10 +108,20 @@ def test_lightning_writes_a_table(tmp_path: Path) -> None:
     words = {"enable_progress_bar": False, "enable_checkpointing": False, "enable_model_summary": False}
     trainer = lightning.Trainer(max_epochs=3, logger=logger, log_every_n_steps=1, accelerator="cpu", **words)
     trainer.fit(Model(), data, data)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
     rows = read("table", tmp_path)
     assert [x for x, _ in series(rows, "c", "step", "train_loss").points] == list(range(12))
     assert [x for x, _ in series(rows, "c", "step", "val_loss").points] == [3, 7, 11]
     assert math.isclose(float(last_values(rows, ["val_loss"])["val_loss"]), float(trainer.callback_metrics["val_loss"]))
+
+    # it goes on in a version of its own, and is one curve
+    logger = CSVLogger(str(tmp_path), name="logs")
+    trainer = lightning.Trainer(max_epochs=5, logger=logger, log_every_n_steps=1, accelerator="cpu", **words)
+    trainer.fit(Model(), data, data, ckpt_path=tmp_path / "last.ckpt")
+    assert sorted(path.parent.name for path in tmp_path.glob("logs/*/metrics.csv")) == ["version_0", "version_1"]
+    rows = read("table", tmp_path)
+    assert [x for x, _ in series(rows, "c", "step", "train_loss").points] == list(range(20))
+    assert [x for x, _ in series(rows, "c", "step", "val_loss").points] == [3, 7, 11, 15, 19]
 
 
 def test_wandb_writes_a_run_of_several_blocks(tmp_path: Path, clients: Path) -> None:
