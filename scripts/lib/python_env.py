@@ -17,7 +17,10 @@ from scripts.lib.places import Places
 from scripts.lib.processes import run
 from scripts.lib.wheels import uv_environment
 
-TRAINER = ("accelerate", "flax", "keras", "lightning", "orbax-checkpoint", "peft", "transformers")
+TRAINER = (
+    "accelerate", "docstring-parser", "flax", "jsonargparse", "keras", "lightning", "orbax-checkpoint", "peft",
+    "transformers", "typeshed-client",
+)  # fmt: skip
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 DEADLINE = 3600.0
 TORCH_DISK_GB = 7  # 5.3 installed, 2.9 of archives, less what the cache shares by hard links

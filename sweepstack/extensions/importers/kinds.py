@@ -12,6 +12,7 @@ from sweepstack.extensions.importers import (
     hydra_sweep,
     optuna_study,
     ray_space,
+    script,
     shell_script,
     slurm_array,
     submitit_jobs,
@@ -84,6 +85,8 @@ def _of(document: Document, root: Path) -> Found:
         return wandb_sweep.read(document)
     if hydra_sweep.fits(data):
         return hydra_sweep.of_config(document, root)
+    if script.is_lightning_config(data):
+        return script.of_lightning_config(data, document.shown)
     if tasks.is_dstack(data):
         return tasks.read_dstack(document)
     if tasks.is_sky(data):

@@ -1,19 +1,21 @@
 """Reads which options a training script takes, from its source and from the `--help` of a trial.
 
-argparse, click, typer, tyro, Hugging Face's HfArgumentParser, Hydra. Reading the source runs nothing of it.
+argparse, click, typer, tyro, Hugging Face's HfArgumentParser, Hydra, LightningCLI. Reading the source runs nothing of
+it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sweepstack.config.file import parse_document
 from sweepstack.extensions.importers.found import Found, quoted
-from sweepstack.extensions.importers.python_file import assigned, called, dotted, parsed
+from sweepstack.extensions.importers.python_file import called, dotted, parsed
+from sweepstack.extensions.importers.resume import Resumes, resumes
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import ConfigError, No
 
@@ -23,6 +25,7 @@ OUT = re.compile(
 )
 SMALL = re.compile(r"(num_|n_|max_|total_|train_)*(epochs?|steps|iters?|iterations|train_epochs|train_steps|updates)")
 RATE = re.compile(r"lr|learning_?rate|optim(izer)?\.lr|model\.lr")
+SEEDS = ("seed", "random_seed", "random_state", "seed_everything")
 TRAINER = {"learning_rate": 5e-5, "num_train_epochs": 3.0, "seed": 42, "output_dir": "trainer_output"}
 """What TrainingArguments of transformers takes, of which a stack file says something."""
 
@@ -49,12 +52,13 @@ class Option:
 
 @dataclass
 class Takes:
-    """The options of a script; `by`: which parser it has, "" where none is seen. `goes_on`: whether it looks for
-    checkpoints where it writes, and goes on from them."""
+    """The options of a script; `by`: which parser it has, "" where none is seen. `first_words`: what stands between the
+    script and its options. `resumes`: whether it looks for checkpoints where it writes, and goes on from them."""
 
     by: str = ""
     options: list[Option] = field(default_factory=list)
-    goes_on: bool = False
+    first_words: str = ""
+    resumes: Resumes = field(default_factory=Resumes)
 
     def first(self, pattern: re.Pattern[str]) -> Option | None:
         """The first option of such a name that takes a value."""
@@ -80,6 +84,8 @@ def give(found: Found, source: str, here: Path) -> None:
     )
     found.notes = [note for note in found.notes if not note.endswith("a guess")]
     known = takes(source, here)
+    if known.by == LIGHTNING and not known.first_words:  # run=False: it has no subcommands
+        found.run = found.run.replace(f" {SUBCOMMAND} --config ", " --config ", 1)
     spelled = {one.name: one for one in known.options}
     for name, safe in found.names.items():  # --batch-size where the file says batch_size
         option = spelled.get(name.replace("-", "_"))
@@ -89,9 +95,9 @@ def give(found: Found, source: str, here: Path) -> None:
 
 def compose(found: Found, known: Takes) -> None:
     """`run`, axes and base of a script with these options."""
-    words = ["python", quoted(found.program)]
+    words = ["python", quoted(found.program), *known.first_words.split()]
     rate, small = known.first(RATE), known.first(SMALL)
-    seed = next((one for one in known.options if one.name.lower() in ("seed", "random_seed", "random_state")), None)
+    seed = next((one for one in known.options if one.name.lower() in SEEDS), None)
     if (
         rate is not None
         and isinstance(rate.default, int | float)
@@ -129,12 +135,20 @@ def compose(found: Found, known: Takes) -> None:
 def keep(found: Found, known: Takes) -> None:
     """Has a script that goes on from its checkpoints write to {checkpoints}, which is kept between the tries of a cell,
     and all of it copied to {out} when it has ended well. Nothing where it writes to a file, or does so already."""
-    words = re.split(r"(?<=[ =])", found.run)
-    if known.goes_on and " && " not in found.run and words.count("{out}") + words.count("{out} ") == 1:
-        found.run = found.run.replace("{out}", "{checkpoints}") + " && cp -r {checkpoints}/. {out}/"
+    words, resumes = re.split(r"(?<=[ =])", found.run), known.resumes
+    one_folder = " && " not in found.run and words.count("{out}") + words.count("{out} ") == 1
+    if resumes.sure and one_folder:
+        given = f" {resumes.switch}" if resumes.switch and resumes.switch not in words else ""
+        found.run = found.run.replace("{out}", "{checkpoints}") + f"{given} && cp -r {{checkpoints}}/. {{out}}/"
         found.note(
             f"{found.program} goes on from its checkpoints: it writes to {{checkpoints}}, kept between the tries of a "
             "cell, and all of it is copied to {out}"
+        )
+    elif (resumes.sure or resumes.doubt) and "{checkpoints}" not in found.run:
+        why = resumes.doubt or "it goes on from a checkpoint, and this line has no one folder that it writes to"
+        found.note(
+            f"{found.program}: {why}: a cell that is tried again begins at 0, unless what it loads lies in "
+            "{checkpoints} (docs/checkpoints.md)"
         )
 
 
@@ -151,10 +165,10 @@ def is_out(name: str) -> bool:
 
 def out_option(known: Takes) -> Option | None:
     """The option that says where the script writes: the most telling name first."""
-    fitting = [one for one in known.options if is_out(one.name) and not one.switch]
-    return min(
-        fitting, key=lambda one: next(at for at, word in enumerate(ORDER) if one.name.startswith(word)), default=None
-    )
+    plain = [(one.name.removeprefix("trainer.") if known.by == LIGHTNING else one.name, one) for one in known.options]
+    fitting = [(name, one) for name, one in plain if is_out(name) and not one.switch]
+    told = [(next(at for at, word in enumerate(ORDER) if name.startswith(word)), one) for name, one in fitting]
+    return min(told, key=lambda pair: pair[0])[1] if told else None
 
 
 def where(out: Option) -> str:
@@ -175,19 +189,10 @@ def takes(source: str, here: Path) -> Takes:
     except (OSError, ValueError) as error:
         raise No(f"{source}: {error}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    known = assigned(tree)
-    return replace(_takes(tree, calls, here / source), goes_on=any(_goes_on(call, known) for call in calls))
-
-
-def _goes_on(call: ast.Call, known: dict[str, ast.expr]) -> bool:
-    """Whether a call has Hugging Face's Trainer or Lightning go on from what the script finds by itself. An option that
-    a person gives (`args.resume`), or a file that the script names, is no such thing; `True` fails at a first start."""
-    if called(call) == "get_last_checkpoint":
-        return True
-    said = [one.value for one in call.keywords if one.arg in ("resume_from_checkpoint", "ckpt_path")]
-    said = [known.get(one.id, one) if isinstance(one, ast.Name) else one for one in said]
-    found = [one for one in said if not isinstance(one, ast.Attribute | ast.Constant) or _value(one) == "last"]
-    return called(call) in ("train", "fit") and bool(found)
+    known = _takes(tree, calls, here / source)
+    out, flags = out_option(known), {one.name: one.flag for one in known.options}
+    switches = [one.name for one in known.options if one.switch]
+    return replace(known, resumes=resumes(tree, out.name if out is not None else None, flags, switches))
 
 
 def _takes(tree: ast.Module, calls: list[ast.Call], path: Path) -> Takes:
@@ -195,6 +200,8 @@ def _takes(tree: ast.Module, calls: list[ast.Call], path: Path) -> Takes:
     decorators = [one for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for one in node.decorator_list]
     if any(dotted(one.func if isinstance(one, ast.Call) else one).endswith("hydra.main") for one in decorators):
         return _hydra(tree, path)
+    if clis := names & _lightning_clis(tree):
+        return _lightning(tree, calls, clis, path)
     if "HfArgumentParser" in names:
         return _classes(tree, calls, "HfArgumentParser", "_")
     if any(dotted(call.func) in ("tyro.cli", "tyro.extras.overridable_config_cli") for call in calls):
@@ -218,7 +225,7 @@ def of_help(text: str, known: Takes) -> Takes:
         if match is None or match[1] in ("--help", "--version", "--install-completion", "--show-completion"):
             continue
         rest = match[2]
-        default = re.search(r"[\[(]default:?\s+([^\])]+)[\])]", rest)
+        default = re.search(r"(?:[\[(]|, )default:?\s+([^\])]+)[\])]", rest)
         known_one = found.get(match[1])
         value = _read(default[1].strip()) if default else None
         if known_one is None:
@@ -228,14 +235,14 @@ def of_help(text: str, known: Takes) -> Takes:
         elif known_one.default is None and value is not None:
             found[match[1]] = replace(known_one, default=value)
     by = known.by or ("Hydra" if "Powered by Hydra" in text else "--help" if made else "")
-    return Takes(by, [*found.values(), *made], known.goes_on)
+    return replace(known, by=by, options=[*found.values(), *made])
 
 
 def _read(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return None if text == "None" else text
+        return None if text in ("None", "null") else text
 
 
 def _value(node: ast.AST | None) -> Any:
@@ -343,19 +350,97 @@ def _hydra(tree: ast.Module, path: Path) -> Takes:
     ):
         said = {keyword.arg: _value(keyword.value) for keyword in call.keywords}
         folder, name = str(said.get("config_path") or "."), str(said.get("config_name") or "config")
-    file = path.parent / folder / f"{name.removesuffix('.yaml')}.yaml"
+    data = _config(path.parent / folder / f"{name.removesuffix('.yaml')}.yaml")
+    values = {key: value for key, value in _keys(data).items() if key.partition(".")[0] not in ("defaults", "hydra")}
+    return Takes("Hydra", [Option(f"{key}=", value, needed=value == "???") for key, value in values.items()])
+
+
+def _config(file: Path) -> dict[str, Any]:
+    """A config that the script reads; {} where there is none that reads."""
     try:
-        data = parse_document(file.read_text(encoding="utf-8"), file.name).data
+        found: dict[str, Any] = parse_document(file.read_text(encoding="utf-8"), file.name).data
     except (OSError, UnicodeDecodeError, ConfigError):
-        data = {}
-    return Takes("Hydra", list(_keys(data, "")))
+        return {}
+    return found
 
 
-def _keys(data: dict[str, Any], above: str) -> Iterator[Option]:
+def _keys(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Its values by their dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in data.items():
-        if key in ("defaults", "hydra"):
-            continue
-        if isinstance(value, dict):
-            yield from _keys(value, f"{above}{key}.")
-        else:
-            yield Option(f"{above}{key}=", value, needed=value == "???")
+        found |= _keys(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+    return found
+
+
+LIGHTNING = "LightningCLI"
+SUBCOMMAND = "fit"
+KEPT_BY_LIGHTNING = {"seed_everything": True, "trainer.max_epochs": None, "trainer.default_root_dir": None}
+"""What each of its programs takes, of which a stack file says something."""
+
+
+def _lightning_clis(tree: ast.Module) -> set[str]:
+    """Names of LightningCLI and of the script's own classes of it."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    own = {node.name for node in classes if any(dotted(base).endswith(LIGHTNING) for base in node.bases)}
+    return {LIGHTNING, *own}
+
+
+def _lightning(tree: ast.Module, calls: list[ast.Call], clis: set[str], path: Path) -> Takes:
+    """The parameters of its model and data, as far as they are classes of the script; what its class adds; and what the
+    config says that it reads by itself."""
+    cli = next(call for call in calls if called(call) in clis)
+    said = {keyword.arg: keyword.value for keyword in cli.keywords}
+    words = "" if _value(said.get("run")) is False else SUBCOMMAND
+    given = dict(zip(("model_class", "datamodule_class"), cli.args, strict=False)) | said
+    found = {name: Option(f"--{name}", value) for name, value in KEPT_BY_LIGHTNING.items()}
+    for key, group in (("model_class", "model"), ("datamodule_class", "data")):
+        shown = said.get(f"subclass_mode_{group}")
+        for one in _of_class(tree, dotted(given[key])) if key in given and _value(shown) is not True else ():
+            found[f"{group}.{one.name}"] = replace(one, flag=f"--{group}.{one.name}", switch=False)
+    found |= {one.name: one for one in _arguments(calls)}
+    for call in calls:
+        if called(call) == "link_arguments" and len(call.args) > 1:
+            found.pop(str(_value(call.args[1])), None)
+    for name, value in _lightning_defaults(calls, said, path).items():
+        old = found.get(name, Option(f"--{name}"))
+        found[name] = replace(old, default=value, needed=False)
+    return Takes(LIGHTNING, list(found.values()), words)
+
+
+def is_lightning_config(data: Mapping[str, Any]) -> bool:
+    """Whether a document is the config of a LightningCLI."""
+    own = data.get(SUBCOMMAND, data)
+    return isinstance(own, dict) and isinstance(own.get("trainer"), dict) and isinstance(own.get("model"), dict)
+
+
+def of_lightning_config(data: Mapping[str, Any], source: str) -> Found:
+    """A sweep of the script that is named beside it: its rate and seed as axes."""
+    found = Found("LightningCLI config", source, program="train.py")
+    values = {**KEPT_BY_LIGHTNING, **_keys(data.get(SUBCOMMAND, data))}
+    options = [Option(f"--{key}", value) for key, value in values.items() if not isinstance(value, list)]
+    compose(found, Takes(LIGHTNING, options, f"{SUBCOMMAND} --config {quoted(source)}"))
+    return found
+
+
+def _of_class(tree: ast.Module, name: str) -> Iterator[Option]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            made = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+            yield from (one for init in made for one in _parameters(init, "_") if one.name != "self")
+
+
+def _lightning_defaults(calls: list[ast.Call], said: Mapping[str | None, ast.expr], path: Path) -> dict[str, Any]:
+    """Values that the script sets instead of those of its classes; what its own config says counts most."""
+    seed = _value(said.get("seed_everything_default"))
+    found = {f"trainer.{key}": value for key, value in (_value(said.get("trainer_defaults")) or {}).items()}
+    found |= {"seed_everything": seed} if seed is not None else {}
+    for call in calls:
+        if called(call) == "set_defaults":
+            for one in call.args:
+                found |= _value(one) if isinstance(_value(one), dict) else {}
+    asked = _value(said.get("parser_kwargs")) or {}
+    asked = asked.get(SUBCOMMAND, asked) if isinstance(asked, dict) else {}
+    for name in asked.get("default_config_files", ()):
+        config = _config(path.parent / str(name))
+        found |= _keys(config.get(SUBCOMMAND, config))
+    return {key: value for key, value in found.items() if not isinstance(value, dict | list)}

@@ -75,7 +75,8 @@ def run(found: Found, here: Path) -> Ran | None:
 
 def _help(found: Found, here: Path, say: Any) -> None:
     known = script.takes(found.program, here)
-    with _started(found, here, f"python {quoted(found.program)} --help", SECONDS / 2, say) as done:
+    words = " ".join(["python", quoted(found.program), *known.first_words.split(), "--help"])
+    with _started(found, here, words, SECONDS / 2, say) as done:
         text = done.log.read_text(encoding="utf-8", errors="replace") if not done.ended else ""
     known = script.of_help(text, known)
     found.grid, found.fixed, found.names = {}, {}, {}

@@ -134,7 +134,8 @@ def test_a_trial_shows_what_proves_a_cell_and_its_curve(root: Path) -> None:
         ("lines", {"file": "metrics.jsonl", "x": "step", "y": ["val/acc", "loss"]}),
         ("tensorboard", {"file": "runs/*/events.out.tfevents.*", "x": "step", "y": ["loss", "val/acc"]}),
         ("trainer", {"file": "checkpoint-*/trainer_state.json", "x": "step", "y": ["loss", "val/acc"]}),
-        ("table", {"file": "logs/version_0/metrics.csv", "x": "step", "y": ["loss", "val/acc"]}),
+        ("table", {"file": "logs/version_*/metrics.csv", "x": "step", "y": ["loss", "val/acc"]}),
+        ("trackio", {"file": "tracker/trackio/p.db", "x": "step", "y": ["loss", "val/acc"]}),
         ("wandb", {"file": "wandb/offline-run-*/run-*.wandb", "x": "_step", "y": ["loss", "val/acc", "nested.a"]}),
     ],
 )
@@ -279,6 +280,116 @@ def test_a_sweep_keeps_the_checkpoints_of_its_script(root: Path) -> None:
     (root / "train.py").write_text(CLICK + lines)
     assert init.command("two", sources=["train.py"]) == 0
     assert StackConfig.load(root, "two").job.run.endswith("--out {out}/model.json")
+
+
+SAVES = """\
+import argparse, os, torch
+from pathlib import Path
+p = argparse.ArgumentParser()
+p.add_argument("--out-dir", type=Path, default=Path("runs"))
+p.add_argument("--resume", action="store_true")
+p.add_argument("--init", default="")
+a = p.parse_args()
+"""
+KEPT = "--out-dir {checkpoints} && cp -r {checkpoints}/. {out}/"
+BEGINS_AT_0 = "a cell that is tried again begins at 0, unless what it loads lies in {checkpoints}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "last = os.path.join(a.out_dir, 'l.pt')\nif os.path.exists(last): torch.load(last)\ntorch.save({}, last)",
+            KEPT,
+        ),
+        (
+            "out = Path(a.out_dir)\nlast = out / 'l.pt'\nif last.is_file(): s = torch.load(str(last))\n"
+            "new = last.with_suffix('.new')\ntorch.save(s, new)\nos.replace(new, last)",
+            KEPT,
+        ),
+        (
+            "LAST = a.out_dir / 'l.pt'\ndef save(s): torch.save(s, LAST)\n"
+            "def load():\n    return torch.load(LAST) if LAST.exists() else None",
+            KEPT,
+        ),
+        ("try: torch.load(a.out_dir / 'l.pt')\nexcept OSError: pass\ntorch.save({}, a.out_dir / 'l.pt')", KEPT),
+        (
+            "found = sorted(a.out_dir.glob('*.pt'))\nif found: torch.load(found[-1])\n"
+            "for step in range(3): torch.save({}, a.out_dir / f'{step}.pt')",
+            KEPT,
+        ),
+        (
+            "last = a.out_dir / 'l.pt'\nif a.resume and last.exists(): torch.load(last)\ntorch.save({}, last)",
+            "--out-dir {checkpoints} --resume && cp -r {checkpoints}/. {out}/",
+        ),
+        (
+            "last = a.out_dir / 'l.pt'\nif a.resume: torch.load(last)\ntorch.save({}, last)",  # a first start fails
+            f"under which condition it goes on from its checkpoint (line 9) can't be seen: {BEGINS_AT_0}",
+        ),
+        (
+            "if os.path.exists('l.pt'): torch.load('l.pt')\ntorch.save({}, 'l.pt')",
+            f"it goes on from 'l.pt', and no option of it says where that is: {BEGINS_AT_0}",
+        ),
+        (
+            "def load(path): return torch.load(path)\ndef save(s, path): torch.save(s, path)",
+            f"which file it loads in line 8 can't be seen: {BEGINS_AT_0}",
+        ),
+        ("best = a.out_dir / 'b.pt'\ntorch.save({}, best)\nif best.exists(): torch.load(best)", ""),  # at its end
+        ("if a.init: torch.load(a.init)\ntorch.save({}, a.out_dir / 'm.pt')", ""),  # a person gives it
+        ("torch.load('data.pt')\ntorch.save({}, a.out_dir / 'm.pt')", ""),
+    ],
+)
+def test_a_script_that_loads_its_own_checkpoint(lines: str, said: str, root: Path) -> None:
+    text = " ".join(made(root, f"{SAVES}{lines}\n", yes=False).replace("\n#", "").split())
+    assert said in text
+    assert ("{checkpoints}" in text) is bool(said)
+    assert ("goes on from its checkpoints" in text) is ("cp -r" in said)
+
+
+LIGHTNING = """\
+from lightning import LightningDataModule, LightningModule
+from lightning.pytorch.cli import LightningCLI
+
+class Net(LightningModule):
+    def __init__(self, lr: float = 0.1, width: int = 4, name: str = "net", sizes: int = 3): ...
+
+class Data(LightningDataModule):
+    def __init__(self, folder: str, batch_size: int = 8): ...
+
+class CLI(LightningCLI):
+    def add_arguments_to_parser(self, parser):
+        parser.add_argument("--note", default="")
+        parser.link_arguments("model.width", "data.folder")
+        parser.set_defaults({"trainer.max_epochs": 7})
+
+CLI(Net, Data, seed_everything_default=3, trainer_defaults={"max_epochs": 5})
+"""
+RUN = "--model.lr {model_lr} --seed_everything {seed_everything} --trainer.max_epochs {trainer_max_epochs}"
+
+
+def test_the_parser_of_lightning(root: Path) -> None:
+    text = " ".join(made(root, LIGHTNING, yes=False).split())
+    assert f"run: >- python train.py fit {RUN} --trainer.default_root_dir {{out}}" in text
+    assert "base: {trainer_max_epochs: 7}" in text
+    assert "model_lr: [0.1, 0.03]" in text
+    assert "needed, and what it is" not in text, "data.folder is linked"
+
+
+def test_the_parser_of_lightning_without_subcommands_and_with_a_config(root: Path) -> None:
+    (root / "c.yaml").write_text("model: {lr: 0.5}\ntrainer: {max_epochs: 9, callbacks: [{class_path: X}]}\n")
+    end = 'trainer_defaults={"max_epochs": 5})'
+    alone = LIGHTNING.replace(end, 'run=False, parser_kwargs={"default_config_files": ["c.yaml"]})')
+    (root / "train.py").write_text(alone)
+    assert init.command("it", sources=["train.py"]) == 0
+    found = StackConfig.load(root, "it")
+    assert found.job.run == f"python train.py {RUN} --trainer.default_root_dir {{out}}"
+    assert {cell.params["model_lr"] for cell in found.roster.cells} == {0.5, 0.2}
+    assert {cell.params["trainer_max_epochs"] for cell in found.roster.cells} == {9}
+    for name, source, words in (("two", LIGHTNING, "fit --config"), ("three", alone, "--config")):
+        (root / "train.py").write_text(source)
+        assert init.command(name, sources=["train.py", "c.yaml"]) == 0
+        run = StackConfig.load(root, name).job.run
+        assert run.startswith(f"python train.py {words} c.yaml --model.lr {{model_lr}}")
 
 
 def test_hydras_config(root: Path) -> None:
