@@ -209,8 +209,8 @@ def _tracked(job: dict[str, Any]) -> dict[Loc, Any]:
     """The texts of `job.tracker` in which placeholders are filled."""
     asked = _mapping(job.get("tracker"))
     found: dict[Loc, Any] = {}
-    for tracker in ("wandb", "mlflow"):
-        own = _mapping(asked.get(tracker))
+    for tracker, said in asked.items():
+        own = _mapping(said)
         found |= {(tracker, key): own.get(key) for key in ("name", "group")}
         tags = own.get("tags")
         each = tags.items() if isinstance(tags, dict) else enumerate(tags if isinstance(tags, list) else [tags])

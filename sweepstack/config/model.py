@@ -149,7 +149,8 @@ class Job(Shape):
     evidence. A variable without a value is refused before anything is rented; a changed value reaches the cells that
     start after the next `pulumi up`"""
     tracker: Tracker | None = None
-    """Weights & Biases, MLflow or TensorBoard: cells log offline, `sweepctl pull` sends it on: [tracker](#tracker). A
+    """Weights & Biases, MLflow, Trackio, Aim or TensorBoard: cells log offline, `sweepctl pull` sends it on:
+    [tracker](#tracker). A
     change of it runs no cell again"""
     not_secret: Names = ()
     """texts that look like a secret and are none: names of variables in `env` and of options in `run`, or the texts

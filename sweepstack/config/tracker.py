@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sweepstack.config.types import FilePath, MlflowServer, Names, Shape, Text, wrong
+from sweepstack.config.types import AimRepository, FilePath, Names, Server, Shape, Text, wrong
 from sweepstack.onbox.common.placeholders import PLACEHOLDER
 
 
@@ -40,13 +40,41 @@ class MlflowConfig(Shape):
     """An MLflow server, which is sent what each cell logged."""
 
     anchor: ClassVar[str] = "mlflow"
-    uri: MlflowServer
+    uri: Server
     """the server's address, `https://…`, as `sweepctl pull` reaches it; cells never do"""
     experiment: Plain
     """its experiment; made where it is not there"""
     name: Text = "{cell}"
     """the run's name; placeholders work: `{cell}` by default"""
     tags: dict[str, Text] = Field(default_factory=dict)
+    """tags of each run; placeholders work"""
+
+
+class TrackioConfig(Shape):
+    """A server of Trackio, which is sent what each cell logged."""
+
+    anchor: ClassVar[str] = "trackio"
+    uri: Server
+    """the server's address, or that of a Space, `https://me-space.hf.space`, as `sweepctl pull` reaches it"""
+    project: Plain
+    """its project, whatever `trackio.init` says"""
+    group: Text | None = None
+    """the group of a run; placeholders work, and by default it is the sweep's identity"""
+    name: Text = "{cell}"
+    """the run's name; placeholders work: `{cell}` by default"""
+
+
+class AimConfig(Shape):
+    """A repository of Aim, which is sent what each cell logged."""
+
+    anchor: ClassVar[str] = "aim"
+    uri: AimRepository
+    """its server, `aim://HOST:PORT`, or its folder on the computer where `sweepctl pull` runs, such as `~/aim`"""
+    experiment: Plain
+    """its experiment; made where it is not there"""
+    name: Text = "{cell}"
+    """the run's name; placeholders work: `{cell}` by default"""
+    tags: Names = ()
     """tags of each run; placeholders work"""
 
 
@@ -59,8 +87,8 @@ class TensorboardConfig(Shape):
 
 
 def _one(value: TrackerConfig) -> TrackerConfig:
-    if value.wandb is None and value.mlflow is None and value.tensorboard is None:
-        raise wrong("at least one of wandb, mlflow, tensorboard")
+    if all(getattr(value, name) is None for name in TrackerConfig.model_fields):
+        raise wrong(f"at least one of {', '.join(TrackerConfig.model_fields)}")
     return value
 
 
@@ -72,6 +100,10 @@ class TrackerConfig(Shape):
     """Weights & Biases: `project`, and if wanted `entity`, `group`, `name`, `tags`"""
     mlflow: MlflowConfig | None = None
     """MLflow: `uri`, `experiment`, and if wanted `name`, `tags`"""
+    trackio: TrackioConfig | None = None
+    """Trackio: `uri`, `project`, and if wanted `group`, `name`"""
+    aim: AimConfig | None = None
+    """Aim: `uri`, `experiment`, and if wanted `name`, `tags`"""
     tensorboard: TensorboardConfig | None = None
     """TensorBoard: `{}`, or `folder`"""
 

@@ -244,6 +244,12 @@ def _server(text: str) -> str:
     return text.rstrip("/")
 
 
+def _aim(text: str) -> str:
+    if not text.startswith(("/", "~/")):
+        _server(text.replace("aim:", "http:", 1) if text.startswith("aim://") else "")
+    return text
+
+
 def one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -293,8 +299,9 @@ Share = Annotated[float, BeforeValidator(_share)]
 MountPath = Annotated[str, BeforeValidator(_mount_path)]
 Source = Annotated[str, BeforeValidator(_source)]
 Endpoint = Annotated[str, _text("the URL of an S3 server, without keys, such as https://minio.lab:9000", _server)]
-MlflowServer = Annotated[
-    Text, _text("the address of an MLflow server without user or key, such as https://mlflow.lab.org", _server)
+Server = Annotated[Text, _text("the address of a server without user or key, such as https://tracker.lab.org", _server)]
+AimRepository = Annotated[
+    Text, _text("a server of Aim without key, such as aim://aim.lab.org:53800, or a folder, such as ~/aim", _aim)
 ]
 VolumeName = Annotated[str, BeforeValidator(_volume_name)]
 Day = Annotated[date, BeforeValidator(_day)]

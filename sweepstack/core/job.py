@@ -229,6 +229,32 @@ class MlflowInput(Record):
     """tags, with the placeholders of a cell"""
 
 
+class TrackioInput(Record):
+    """A server of Trackio, which is sent what each cell logged."""
+
+    uri: str
+    """its address"""
+    project: str
+    """its project"""
+    group: str | None = None
+    """the group of a run, with the placeholders of a cell; absent: the sweep's identity"""
+    name: str = "{cell}"
+    """the run's name, with the placeholders of a cell"""
+
+
+class AimInput(Record):
+    """A repository of Aim, which is sent what each cell logged."""
+
+    uri: str
+    """its server, or its folder"""
+    experiment: str
+    """its experiment"""
+    name: str = "{cell}"
+    """the run's name, with the placeholders of a cell"""
+    tags: tuple[str, ...] = ()
+    """tags, with the placeholders of a cell"""
+
+
 class TensorboardInput(Record):
     """TensorBoard, which reads the evidence."""
 
@@ -243,6 +269,10 @@ class TrackerInput(Record):
     """Weights & Biases"""
     mlflow: MlflowInput | None = None
     """MLflow"""
+    trackio: TrackioInput | None = None
+    """Trackio"""
+    aim: AimInput | None = None
+    """Aim"""
     tensorboard: TensorboardInput | None = None
     """TensorBoard"""
 

@@ -1,1 +1,1 @@
-"""Trackers of cells (Weights & Biases, MLflow, TensorBoard): offline on the box, sent on by a pull."""
+"""Trackers of cells, such as Weights & Biases: offline on the box, sent on by a pull."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweepstack.core.job import MlflowInput
+from sweepstack.extensions.trackers.kind import FOLDER, Kind, Sweep
 from sweepstack.extensions.trackers.sent import FIRST_SECONDS, NotSent
 from sweepstack.extensions.trackers.tries import Try
 from sweepstack.onbox.common.dataclass import dataclass, field
@@ -50,19 +51,11 @@ class Logged:
     """`status`, `start_time`, `end_time` (ms), as far as the client wrote them"""
 
 
-def send(
-    tracker: MlflowInput,
-    tries: Sequence[Try],
-    *,
-    cells: Mapping[str, Mapping[str, Any]],
-    identity: str,
-    seconds: float,
-) -> Iterator[tuple[Try, str]]:
-    """As `sync.Send`. `cells`: cell → its parameters. Blocks for `seconds` at most."""
-    server = _Server(tracker, identity, Deadline(seconds))
+def send(tracker: MlflowInput, tries: Sequence[Try], sweep: Sweep, seconds: float) -> Iterator[tuple[Try, str]]:
+    """As `kind.Send`."""
+    server = _Server(tracker, sweep.identity, Deadline(seconds))
     for one in tries:
-        values = {**cells.get(one.cell, {}), "cell": one.cell, "name": one.cell}
-        yield one, server.send(one, values)
+        yield one, server.send(one, sweep.values(one.cell))
 
 
 class _Server:
@@ -200,3 +193,22 @@ def _rows(name: str, text: str) -> Iterator[dict[str, Any]]:
 def _end(logged: Logged, sealed: bool) -> dict[str, Any]:
     status = ENDED.get(logged.times.get("status", 0), "FINISHED") if sealed else "FAILED"
     return {"status": status, "end_time": logged.times.get("end_time") or int(time.time() * 1000)}
+
+
+def _shown(asked: MlflowInput) -> str:
+    return f"{asked.uri}, experiment {asked.experiment}"
+
+
+KIND = Kind(
+    name="mlflow",
+    folder=f"{FOLDER}/mlruns",
+    offline={
+        "MLFLOW_TRACKING_URI": f"{{out}}/{FOLDER}/mlruns",
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    },
+    variables=lambda asked, identity: {"MLFLOW_EXPERIMENT_NAME": asked.experiment},
+    place=lambda asked: f"{_shown(asked)}, sweepstack.run {{run}}",
+    words=lambda asked, sweep: _shown(asked),
+    send=send,
+)

@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 from sweepstack.core.job import WandbInput
+from sweepstack.extensions.trackers.kind import FOLDER, Kind, Sweep
 from sweepstack.extensions.trackers.sent import FIRST_SECONDS, NotSent
 from sweepstack.extensions.trackers.tries import Try
-from sweepstack.extensions.trackers.variables import address
 from sweepstack.onbox.common.errors import NotAuthorized, SweepstackError
+from sweepstack.onbox.common.placeholders import PLACEHOLDER
 from sweepstack.onbox.common.run_process import run
 from sweepstack.onbox.common.tracked import run_id
 from sweepstack.platforms.common.deadline import Deadline
@@ -37,8 +39,8 @@ CUT = ("Failed to read", "ends with an incomplete record")
 """What it says of a run whose client was killed: it has sent what there is, and leaves no mark."""
 
 
-def send(tracker: WandbInput, tries: Sequence[Try], *, identity: str, seconds: float) -> Iterator[tuple[Try, str]]:
-    """As `sync.Send`. Blocks for `seconds` at most, and some more where it has to be ended."""
+def send(tracker: WandbInput, tries: Sequence[Try], sweep: Sweep, seconds: float) -> Iterator[tuple[Try, str]]:
+    """As `kind.Send`. Blocks for some more seconds where its program has to be ended."""
     if find_spec("wandb") is None:
         install = f"{shlex.quote(sys.executable)} -m pip install wandb"
         raise NotSent(f"its package is not installed beside sweepctl. Next: {install}")
@@ -56,7 +58,7 @@ def send(tracker: WandbInput, tries: Sequence[Try], *, identity: str, seconds: f
             left = [number for number, found in runs.items() if not all(_is_sent(path, said) for path in found)]
             for number, one in enumerate(batch):
                 if number not in left:
-                    yield one, address(tracker, f"runs/{run_id(identity, one.cell)}") if runs[number] else ""
+                    yield one, address(tracker, f"runs/{run_id(sweep.identity, one.cell)}") if runs[number] else ""
             if left:
                 raise NotSent(_why(said))
 
@@ -114,3 +116,48 @@ def _why(said: Sequence[str]) -> str:
     words = redact(told[-1]) if told else "wandb sync says nothing of why"
     secret = os.environ.get(KEY, "")
     return (words.replace(secret, f"[{KEY}]") if secret else words)[:WORDS]
+
+
+def _variables(asked: WandbInput, identity: str) -> dict[str, str | None]:
+    return {
+        "WANDB_PROJECT": asked.project,
+        "WANDB_ENTITY": asked.entity,
+        "WANDB_RUN_GROUP": asked.group or identity,
+        "WANDB_NAME": asked.name,
+        "WANDB_TAGS": ",".join(asked.tags),
+        "WANDB_RESUME": "allow",
+    }
+
+
+def _place(asked: WandbInput) -> str:
+    return address(asked, "runs/{run}") or f"project {asked.project}, run {{run}}"
+
+
+def _words(asked: WandbInput, sweep: Sweep) -> str:
+    group = asked.group or sweep.identity
+    each = PLACEHOLDER.search(group) is not None
+    shown = address(asked, "" if each else f"groups/{quote(group, safe='')}")
+    return shown or f"project {asked.project}" + ("" if each else f", group {group}")
+
+
+def address(wandb: WandbInput, page: str) -> str:
+    """A page of the project of Weights & Biases; "" where only the key knows whose project it is."""
+    if not wandb.entity:
+        return ""
+    site = os.environ.get("WANDB_BASE_URL", "https://wandb.ai").rstrip("/").replace("//api.wandb.ai", "//wandb.ai")
+    return f"{site}/{quote(wandb.entity)}/{quote(wandb.project)}/{page}"
+
+
+KIND = Kind(
+    name="wandb",
+    folder=f"{FOLDER}/wandb",
+    offline={
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": f"{{out}}/{FOLDER}",
+        "WANDB_ERROR_REPORTING": "false",
+    },
+    variables=_variables,
+    place=_place,
+    words=_words,
+    send=send,
+)

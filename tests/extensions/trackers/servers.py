@@ -14,12 +14,13 @@ from typing import Any
 
 
 class Handler(BaseHTTPRequestHandler):
-    """MLflow's REST API as far as it is asked: one experiment, runs by their tag, parameters that never change."""
+    """MLflow's REST API as far as it is asked: one experiment, runs by their tag, parameters that never change. And
+    Trackio's, which answers an error of its own with 400."""
 
     def do_POST(self) -> None:
         server: Any = self.server
         text = self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.loads(text) if "/mlflow/" in self.path else {}
+        body = json.loads(text) if "/mlflow/" in self.path or self.path == "/api/bulk_log" else {}
         path = self.path.rpartition("mlflow/")[2]
         server.asked.append((path, body))
         if path == "runs/create":
@@ -35,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer({})
 
     def do_GET(self) -> None:
-        self._answer({"experiment": {"experiment_id": "7"}})
+        self._answer({"api_version": 1} if self.path == "/version" else {"experiment": {"experiment_id": "7"}})
 
     def log_message(self, *_: Any) -> None:
         pass

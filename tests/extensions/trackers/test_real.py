@@ -1,6 +1,6 @@
 """The real clients and servers of trackers, in a sweep of the real engine: a job that is killed and goes on.
 
-The clients are installed once into the cache, from `requirements.txt` here: 700 MB, of PyPI.
+The clients are installed once into the cache, from `requirements.txt` here: 1.3 GB, of PyPI.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ PINS = Path(__file__).with_name("requirements.txt")
 KEYS = {
     "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
     "MLFLOW_TRACKING_TOKEN": "mlflow-Zq81kLmWx-not-to-be-seen",
+    "TRACKIO_WRITE_TOKEN": "trackio-Hq27vBnTy-not-to-be-seen",
 }
 JOB = """
 import os, signal, sys, time
 from pathlib import Path
-import mlflow, wandb
+import aim, mlflow, trackio, wandb
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -53,6 +54,9 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 out, seed, attempt = Path(sys.argv[1]), sys.argv[2], int(os.environ["SWEEPSTACK_ATTEMPT"])
 assert os.environ["WANDB_API_KEY"] and os.environ["MLFLOW_TRACKING_TOKEN"]
 run = wandb.init(config={"seed": seed})
+trackio.init(project="of the job", config={"seed": seed})
+aimed = aim.Run(experiment="of the job")
+aimed["seed"] = seed
 events = EventFileWriter(os.environ["TENSORBOARD_LOGGING_DIR"])
 (out / "wandb-id.txt").write_text(run.id)
 with mlflow.start_run():
@@ -62,6 +66,8 @@ with mlflow.start_run():
     begins = 3 * (attempt - 1)
     for step in range(begins, begins + 3):
         mlflow.log_metric("loss", 1 / (step + 1), step=step)
+        trackio.log({"loss": 1 / (step + 1)}, step=step)
+        aimed.track(1 / (step + 1), name="loss", step=step, context={"subset": "train"})
         value = Summary.Value(tag="loss", simple_value=1 / (step + 1))
         events.add_event(Event(step=step, summary=Summary(value=[value])))
     events.flush()
@@ -71,6 +77,8 @@ with mlflow.start_run():
     with mlflow.start_run(nested=True):
         mlflow.log_metric("inner", 1.0)
 run.finish()
+trackio.finish()
+aimed.close()
 events.close()
 (out / "metrics.json").write_text('{"loss": 0.1}')
 """
@@ -94,6 +102,25 @@ def clients() -> Path:
             subprocess.run([uv, "pip", "install", "-q", "--python", python, "-r", PINS], check=True, timeout=1200)
             (folder / "whole").touch()
     return folder / "bin" / "python"
+
+
+@contextmanager
+def trackio_server(clients: Path, folder: Path) -> Iterator[str]:
+    """A real one, on this machine, with its own data below `folder`."""
+    uri = down()
+    words = f"open_browser=False, block_thread=True, server_port={uri.rpartition(':')[2]}"
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TRACKIO_DIR": str(folder), **KEYS}
+    folder.mkdir()
+    with open(folder / "log.txt", "w") as log:
+        argv = [clients, "-c", f"import trackio; trackio.show({words})"]
+        process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        answers(f"{uri}/version", 180)
+        yield uri
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 15)
+        process.wait(30)
 
 
 @contextmanager
@@ -158,6 +185,25 @@ for run in client.search_runs([client.get_experiment_by_name("digits").experimen
     found.append({**facts, "params": data.params, "tags": data.tags, "curves": curves})
 print(json.dumps(found))
 """
+TRACKIO = """
+import contextlib, json, sqlite3, sys
+with contextlib.closing(sqlite3.connect(sys.argv[1])) as base:
+    rows = base.execute("SELECT run_name, run_id, step, metrics FROM metrics ORDER BY step").fetchall()
+    configs = [json.loads(text) for [text] in base.execute("SELECT config FROM configs ORDER BY run_name")]
+print(json.dumps([[[*row[:3], json.loads(row[3])["loss"]] for row in rows], configs]))
+"""
+AIM = """
+import json, sys
+from aim import Repo, Run
+repo, found = Repo.from_path(sys.argv[1]), {}
+for name in repo.list_all_runs():
+    run = Run(name, repo=repo, system_tracking_interval=None, capture_terminal_logs=False)
+    rows = {metric.name: metric.data.items_list() for metric in run.metrics()}
+    curve = [list(pair) for pair in zip(rows["loss"][0], rows["loss"][1][0])]
+    facts = {"experiment": run.experiment, "tags": sorted(run.tags), "params": run.get(...), "names": sorted(rows)}
+    found[run.name] = {**facts, "hash": name, "curve": curve}
+print(json.dumps(found))
+"""
 READ = """
 import json, struct, sys
 from pathlib import Path
@@ -194,9 +240,9 @@ print(json.dumps(found))
 """
 
 
-def sweep(make_stack: Callable[..., Stack], clients: Path, uri: str, sink: str) -> Stack:
+def sweep(make_stack: Callable[..., Stack], clients: Path, uri: str, sink: str, aims: Path) -> Stack:
     """A sweep of two cells that log everywhere; the first try of one is killed. `sink`: where anything would go that
-    a client sends from a cell."""
+    a client sends from a cell. `aims`: a repository of Aim on this computer."""
     stack = make_stack("tracked", cells=("seed0", "seed1"), boxes=("box-0",))
     (stack.job / "logs.py").write_text(JOB)
 
@@ -208,6 +254,8 @@ def sweep(make_stack: Callable[..., Stack], clients: Path, uri: str, sink: str) 
             "tracker": {
                 "wandb": {"project": "digits", "group": "g", "name": "seed {seed}", "tags": ["a", "{cell}"]},
                 "mlflow": {"uri": uri, "experiment": "digits", "name": "run {cell}", "tags": {"seed": "{seed}"}},
+                "trackio": {"uri": uri, "project": "digits", "name": "run {cell}"},
+                "aim": {"uri": str(aims), "experiment": "digits", "name": "run {cell}", "tags": ["a", "seed {seed}"]},
                 "tensorboard": {},
             },
         }
@@ -242,7 +290,7 @@ def test_trackers_from_a_killed_try_to_their_servers(
     uri = down()
     port = int(uri.rpartition(":")[2])
     with hangs() as sink:
-        stack = sweep(make_stack, clients, uri, sink.uri)
+        stack = sweep(make_stack, clients, uri, sink.uri, tmp_path / "aim")
         silent(ok(stack.up(env=KEYS)))
         stack.wait_done()
         stack.wait_idle()
@@ -257,14 +305,16 @@ def test_trackers_from_a_killed_try_to_their_servers(
     told, took = pull(stack, clients, **away)
     assert "does not answer" in told["mlflow"]["problem"]
     assert "does not answer" in told["wandb"]["problem"]
+    assert "does not answer" in told["trackio"]["problem"]
+    assert told["aim"] == {**told["aim"], "sent": 3, "problem": ""}
     assert "3 attempts left to send. Next, once that is mended: sweepctl pull --stack" in told["mlflow"]["problem"]
-    assert took < 60
+    assert took < 120
     with hangs(port) as hanging:
         told, took = pull(stack, clients, **away)
         assert hanging.came
         assert "does not answer" in told["mlflow"]["problem"]
         assert "does not answer" in told["wandb"]["problem"]
-        assert took < 90
+        assert took < 120
     for status in (401, 403):
         with server(status, port):
             told, took = pull(stack, clients, **away)
@@ -295,6 +345,31 @@ def test_trackers_from_a_killed_try_to_their_servers(
     inner = [run for run in runs if run["tags"].get("mlflow.parentRunId") == first["id"]]
     assert [run["curves"] for run in inner] == [{"inner": [[0, 1.0]]}]
     assert told["mlflow"]["links"]["seed0"].endswith(f"/runs/{first['id']}")
+
+    # Trackio and Aim: one run of a cell, with both tries
+    tracker = stack.config()["job"]["tracker"]
+    with trackio_server(clients, tmp_path / "trackio") as there:
+        tracker["trackio"]["uri"] = there
+        stack.edit_config(lambda sweep: sweep["job"].update(tracker=tracker))
+        silent(ok(stack.up(env=KEYS)))
+        told, _ = pull(stack, clients, **away, TRACKIO_WRITE_TOKEN="wrong")
+        assert "A write_token is required" in told["trackio"]["problem"], told
+        told, _ = pull(stack, clients, **away)
+        assert told["trackio"] == {**told["trackio"], "sent": 3, "problem": ""}
+        (stack.base / "data" / "sweepstack" / "trackers").rename(stack.base / "aside again")
+        told, _ = pull(stack, clients, **away)
+        assert (told["trackio"]["sent"], told["aim"]["sent"]) == (3, 3), "sent again"
+    rows, configs = python(clients, TRACKIO, str(tmp_path / "trackio" / "digits.db"), cwd=tmp_path)
+    assert len({one for name, one, *_ in rows if name == "run seed0"}) == 1
+    assert [row[2:] for row in rows if row[0] == "run seed0"] == [[step, 1 / (step + 1)] for step in range(6)]
+    assert [(one["seed"], one["sweepstack.cell"]) for one in configs] == [("0", "seed0"), ("1", "seed1")]
+    aimed = python(clients, AIM, str(tmp_path / "aim"), cwd=tmp_path)
+    assert set(aimed) == {"run seed0", "run seed1"}
+    assert aimed["run seed0"]["curve"] == [[step, 1 / (step + 1)] for step in range(6)]
+    assert (aimed["run seed0"]["experiment"], aimed["run seed0"]["tags"]) == ("digits", ["a", "seed 0"])
+    assert aimed["run seed0"]["params"]["sweepstack"]["cell"] == "seed0"
+    assert aimed["run seed0"]["params"]["seed"] == "0"
+    assert aimed["run seed0"]["names"] == ["loss"], "not what the client measures of the machine"
 
     # Weights & Biases: one id over both tries, in the evidence, and named by the manifest
     logs = python(clients, READ, str(stack.evidence), cwd=tmp_path)
@@ -337,7 +412,7 @@ def test_trackers_from_a_killed_try_to_their_servers(
         assert [one for one in holders(stack, value) if not one.endswith("secrets.json")] == []
 
     # another name is no reason to run a cell again
-    began, tracker = stack.started("box-0"), stack.config()["job"]["tracker"]
+    began = stack.started("box-0")
     tracker["wandb"]["name"] = "other {seed}"
     stack.edit_config(lambda sweep: sweep["job"].update(tracker=tracker))
     silent(ok(stack.up(env=KEYS)))

@@ -23,6 +23,7 @@ from sweepstack.launch.spec import LaunchSpec
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.tracked import run_id
 from sweepstack.profiles.plan import BoxPlan
+from tests.extensions.formats.curves import trackio
 from tests.extensions.trackers.servers import down, hangs, server
 from tests.onbox.harness import Box as OnBox
 from tests.unit.cli.support import IDENTITY, STACK, World
@@ -54,6 +55,11 @@ def test_a_cell_logs_offline(tmp_path: Path) -> None:
     assert (env["WANDB_RESUME"], env["WANDB_PROJECT"], env["WANDB_NAME"]) == ("allow", "p", "lr {lr}")
     assert (env["WANDB_RUN_GROUP"], env["WANDB_TAGS"]) == ("g {seed}", "a,b")
     assert env["MLFLOW_TRACKING_URI"].startswith("{out}/"), "no server is asked by a cell"
+    more = "trackio: {uri: 'https://t.org', project: p}, aim: {uri: ~/aim, experiment: e}, mlflow:"
+    env = told(_job(tmp_path, WITH.replace("mlflow:", more)))["env"]
+    assert env["TRACKIO_DIR"] == "{out}/tracker/trackio"
+    assert env["__AIM_REPO_NAME__"] == "{out}/tracker/aim"
+    assert set(trackers.of_smoke(True)) < set(env)
 
 
 def test_without_it_nothing_changes_and_with_it_no_cell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +82,8 @@ def test_without_it_nothing_changes_and_with_it_no_cell_does(tmp_path: Path, mon
         ("'seed {seed}'", "'{wrong}'", "{wrong}: no cell has such a parameter"),
         ("project: p, ", "", "job.tracker.wandb.project"),
         ("experiment: e", "experiment: 'e {lr}'", "without placeholders"),
+        ("mlflow: {uri: 'http://127.0.0.1:9'", "aim: {uri: 'aim://'", "a server of Aim without key"),
+        ("wandb: {project: p, group", "trackio: {uri: 'ftp://a', project: p, group", "a server without user or key"),
     ],
 )
 def test_a_mistake_is_refused_with_its_key(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -112,20 +120,25 @@ def store(run: str, lr: str, loss: bytes) -> dict[str, bytes]:
     }
 
 
-def tracked(world: World, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> None:
-    """A cell that was tried twice, and logged to MLflow each time; a sweep with this tracker."""
+def tracked(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, more: tuple[str, bytes, bytes] | None = None, **asked: Any
+) -> None:
+    """A cell that was tried twice, and logged to MLflow each time; a sweep with this tracker. `more`: one more file of
+    both tries."""
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", KEY)
     box = world.add("box-0")
     box.launch("lr0.1")
     box.start("lr0.1")
-    for path, data in store("r1", "0.1", b"1795943134660 0.5 0\n1795943134661 0.").items():
+    name, of_first, of_second = more or ("other", b"1", b"2")
+    first = store("r1", "0.1", b"1795943134660 0.5 0\n1795943134661 0.")
+    for path, data in {**first, name: of_first}.items():
         file = box.root / box_layout.attempt_dir("lr0.1", 1) / "out" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     box.fail("lr0.1", final=False)
     wandb = {"tracker/wandb/offline-run-1-x/run-x.wandb": b"log"}
     second = store("r2", "0.2", b"1795943134662 0.25 1\n1795943134663 nan 2\n")
-    box.seal("lr0.1", attempt=2, files={"log.txt": b"x\n"} | second | wandb)
+    box.seal("lr0.1", attempt=2, files={"log.txt": b"x\n", name: of_second} | second | wandb)
     exported = world.resource
 
     def with_tracker(kind: str, name: str, identifier: str, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +151,58 @@ def tracked(world: World, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> None
 
 def mlflow(uri: str) -> dict[str, Any]:
     return {"uri": uri, "experiment": "e", "name": "run {cell}", "tags": {"lr": "{lr}"}}
+
+
+def test_runs_of_trackio_are_sent_to_its_server(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    [first] = trackio([{"step": 0, "loss": 0.5}, {"step": 1, "loss": "NaN"}], ("r1",), lr=0.1).values()
+    [second] = trackio([{"step": 2, "loss": 0.1, "image": {"_type": "trackio.image"}}], ("r2",), lr=0.2).values()
+    with server() as found:
+        asked = {"uri": found.uri, "project": "p", "group": "lr {lr}", "name": "run {cell}"}
+        tracked(world, monkeypatch, more=("tracker/trackio/a.db", first, second), trackio=asked)
+        monkeypatch.setenv("TRACKIO_WRITE_TOKEN", KEY)
+        found.status = 400
+        refused = world.run("pull")
+        assert refused.code == 0, refused
+        assert "2 attempts left to send" in " ".join(refused.out.split())
+        assert KEY not in refused.out + refused.err
+        found.status, found.asked[:] = 200, []
+        (said,) = world.run("pull", "--json").json["trackers"]
+        assert (said["sent"], said["problem"]) == (2, ""), said
+        assert said["links"] == {"lr0.1": f"{found.uri}/?project=p"}
+        logs = [row for path, body in found.asked if path == "/api/bulk_log" for row in body["kwargs"]["logs"]]
+        assert {(row["project"], row["run"], row["run_id"]) for row in logs} == {
+            ("p", "run lr0.1", run_id(IDENTITY, "lr0.1"))
+        }, "one run of both tries"
+        assert [(row["step"], row["metrics"]) for row in logs] == [
+            (0, {"loss": 0.5}), (1, {"loss": "NaN"}), (2, {"loss": 0.1}),
+        ]  # fmt: skip
+        assert [row["log_id"] for row in logs] == ["r1-0", "r1-1", "r2-2"], "so a server takes none twice"
+        assert logs[-1]["config"] == {
+            "lr": 0.2, "sweepstack.cell": "lr0.1", "sweepstack.sweep": IDENTITY, "_Group": "lr 0.1"
+        }  # fmt: skip
+        assert world.run("pull", "--json").json["trackers"][0]["sent"] == 0
+        assert f"{found.uri}, project p" in world.run("status").out
+        assert set(found.keys) == {f"Bearer {KEY}"}
+        assert holders(world) == []
+
+
+def test_a_file_of_trackio_that_does_not_read_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server() as found:
+        tracked(world, monkeypatch, more=("tracker/trackio/a.db", b"no base", b"no base"),
+                trackio={"uri": found.uri, "project": "p"})  # fmt: skip
+        (said,) = world.run("pull", "--json").json["trackers"]
+        assert said["problem"].startswith("a.db of lr0.1 does not read: "), said
+
+
+@pytest.mark.parametrize("uri", ["~/aim", "aim://127.0.0.1:9"])
+def test_aim_needs_its_package_beside_sweepctl(world: World, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    """With it: `test_real.py`."""
+    tracked(world, monkeypatch, more=("tracker/aim/VERSION", b"1.2", b"1.2"), aim={"uri": uri, "experiment": "e"})
+    result = world.run("pull", "--json")
+    assert result.code == 0
+    (said,) = result.json["trackers"]
+    assert f"Next: {sys.executable} -m pip install aim; 2 attempts left to send" in said["problem"]
+    assert "experiment e" in said["words"]
 
 
 def holders(world: World) -> list[str]:
@@ -221,6 +286,7 @@ def test_a_slow_server_holds_a_pull_for_its_time_and_the_next_one_goes_on(
         assert said["sent"] == 0
         assert "its time was up; 2 attempts left to send" in said["problem"], said
         found.pause = 0.0
+        monkeypatch.setattr(sync, "SECONDS", 60.0)
         assert world.run("pull", "--json").json["trackers"][0]["sent"] == 2
         assert list(found.runs) == [run_id(IDENTITY, "lr0.1")], "what had begun is gone on with"
 

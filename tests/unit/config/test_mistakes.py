@@ -21,7 +21,7 @@ ONE = [
         (
             'env: {TAG: "{cell}"',
             f'tracker: {{mlflow: {{uri: "{uri}", experiment: a}}}}\n      env: {{TAG: "{{cell}}"',
-            f'line 9 job.tracker.mlflow.uri: "{uri}" expected the address of an MLflow server without user or key',
+            f'line 9 job.tracker.mlflow.uri: "{uri}" expected the address of a server without user or key',
         )
         for uri in ("http://m#a", "http://m?a", "http://m:99999", "m.lab.org")
     ),
