@@ -1,7 +1,8 @@
 """The variables by which each tracker's own client logs into the cell's outputs, and asks no server.
 
-Names are those of wandb 0.31, mlflow 3.17, trackio 0.43, aim 3.29 and transformers 5. No client waits for a network
-there: so a tracker that is off, down, slow, or that rejects a key costs a cell nothing.
+Names are those of wandb 0.31, mlflow 3.17, trackio 0.43, aim 3.29 and transformers 5. No client waits for its server
+there: so a tracker that is off, down, slow, or that rejects a key costs a cell nothing. What trackio asks Hugging Face
+where a cell has its token, no variable of its own turns off: docs/trackers.md says so.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def mlflow(uri: str) -> dict[str, Any]:
     return {"uri": uri, "experiment": "e", "name": "run {cell}", "tags": {"lr": "{lr}"}}
 
 
-def test_runs_of_trackio_are_sent_to_its_server(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_of_trackio_are_sent_to_its_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     [first] = trackio([{"step": 0, "loss": 0.5}, {"step": 1, "loss": "NaN"}], ("r1",), lr=0.1).values()
     [second] = trackio([{"step": 2, "loss": 0.1, "image": {"_type": "trackio.image"}}], ("r2",), lr=0.2).values()
     with server() as found:
