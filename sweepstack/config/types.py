@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from sweepstack.channel.host_address import HostAddress
 from sweepstack.config.secrets import quotable
 from sweepstack.core.bucket_address import SCHEME, S3Address
-from sweepstack.core.records import BoxName
+from sweepstack.core.records import BOX_NAME, BoxName
 from sweepstack.onbox.common.errors import ConfigError, EvidenceError
 from sweepstack.onbox.common.groups import is_group
 from sweepstack.onbox.common.nodes import PEER
@@ -162,7 +162,7 @@ def curve_file(path: str) -> str:
 
 
 def _box_name(name: Any) -> str:
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", name):
+    if not isinstance(name, str) or not re.fullmatch(BOX_NAME, name):
         raise wrong("a box's name: lower-case letters, digits and inner dashes, 40 at most")
     return name
 

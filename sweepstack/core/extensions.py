@@ -56,6 +56,6 @@ def module_of(adapter: str, file: str = "platform") -> str | None:
 
 
 def part_of(name: str, file: str = "platform") -> Any:
-    """The same file as a module, imported now; None where there is none."""
+    """This file of an adapter, or of another extension, imported now; None where there is none."""
     module = module_of(name, file)
     return import_module(module) if module is not None else None

@@ -23,6 +23,7 @@ from sweepstack.core.choices import choice
 from sweepstack.core.loader_names import LOADERS, Loader
 from sweepstack.core.signature import Signature
 from sweepstack.core.timestamps import Moment
+from sweepstack.onbox.common.box_layout import CELL_NAME
 from sweepstack.onbox.common.canonical import DIGEST, digest_of
 from sweepstack.onbox.common.longer import SOURCE
 
@@ -31,9 +32,9 @@ LATER: Final = 2
 """The schema of a manifest with `doubts`, and of a receipt with a state of `LATER_STATES` or the copy of an `earlier`
 run: a version that does not know them refuses both, and says so."""
 
-CellName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")]
-BOX_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"
-BoxName = Annotated[str, StringConstraints(pattern=BOX_NAME)]
+CellName = Annotated[str, StringConstraints(pattern=f"^{CELL_NAME}$")]
+BOX_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?"
+BoxName = Annotated[str, StringConstraints(pattern=f"^{BOX_NAME}$")]
 Digest = Annotated[str, StringConstraints(pattern=f"^{DIGEST.pattern}$")]
 
 CellState = Literal[

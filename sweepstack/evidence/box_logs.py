@@ -46,7 +46,7 @@ _ALWAYS = (box_layout.RUNNER_LOG, box_layout.PATROL)
 _NAME = re.compile(rf"{box_layout.SETUP_LOGS}/[A-Za-z0-9][A-Za-z0-9._-]{{0,99}}\.log")
 _CUT = re.compile(rb"\[sweepstack\] the first (\d+) bytes of this log are not in this copy\n")
 _WORKER = re.compile(
-    rf"{box_layout.WORKERS}/[A-Za-z0-9][A-Za-z0-9._+-]{{0,127}}/(runner\.log|patrol\.jsonl)|{box_layout.JOB_LOGS}/\d+_\d+\.log"
+    rf"{box_layout.WORKERS}/{box_layout.CELL_NAME}/(runner\.log|patrol\.jsonl)|{box_layout.JOB_LOGS}/\d+_\d+\.log"
 )
 
 SHORTEST_SECRET = 6

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BoxPull", "BoxSource", "PullResult", "pull_all", "pull_cell"]
 
-SAFE_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+SAFE_CELL = re.compile(box_layout.CELL_NAME)
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,6 @@ LOG_END_BYTES = 64 << 10
 WALK_FILES = 100_000
 WALK_SECONDS = 20.0
 
-_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _LONGEST_NAME = 255
 
 
@@ -310,7 +309,7 @@ def bring(channel: Channel, box: str, generation: int, journal: Journal, store: 
     wanted = [
         one
         for one in ended_unsealed(journal, dead=dead)
-        if _CELL.fullmatch(one[0]) and (one not in before or (one in over and not before[one].ended))
+        if SAFE_CELL.fullmatch(one[0]) and (one not in before or (one in over and not before[one].ended))
     ]
     if not wanted:
         return []

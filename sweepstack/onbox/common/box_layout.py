@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from sweepstack.onbox.common.canonical import hex_of
 
+CELL_NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}"
+"""How a cell may be called, and a start of a worker: folders have these names."""
 HOME = "data/sweep"
 """The runner's home, on the tier that dies with the box."""
 JOURNAL = f"{HOME}/journal.jsonl"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sweepstack.onbox.common.box_layout import SEALED
+from sweepstack.onbox.common.box_layout import CELL_NAME, SEALED
 from sweepstack.onbox.common.canonical import DIGEST, GENESIS, canonical_json, digest_of, sha256_hex
 from sweepstack.onbox.common.errors import SweepstackError
 from sweepstack.onbox.common.files_hold import FILES, FilesHold
@@ -27,7 +27,7 @@ LOCK_SECONDS = 1.0
 """A lock is tried for so long: a process that checks whether it is held takes it for a moment."""
 KEPT_BYTES = 1 << 20
 """Disk space that is reserved for the journal: some thousand lines."""
-CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+CELL = re.compile(CELL_NAME)
 OURS = re.compile(r".*\.(partial|superseded)-\d+")
 FOLDER = re.compile(r"[0-9a-f]{16}")
 """The name of a folder of checkpoints."""

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweepstack.onbox.common.box_layout import SEALED
+from sweepstack.onbox.common.box_layout import CELL_NAME, SEALED
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex, write_json_atomically
 from sweepstack.onbox.common.cell_durations import Took
 from sweepstack.onbox.common.errors import Unreachable
@@ -47,7 +47,7 @@ from sweepstack.onbox.runner.cell_processes import end_cells
 from sweepstack.onbox.runner.records import Fatal, Journal, Progress, now, say
 
 WORKERS, RECORD = "workers", "worker.json"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+NAME = re.compile(CELL_NAME)
 JOB, TRY, ENDS = "SWEEPSTACK_WORKER_JOB", "SWEEPSTACK_WORKER_TRY", "SWEEPSTACK_WORKER_ENDS"
 NODE_SCRATCH = "SWEEPSTACK_NODE_SCRATCH"
 ASK_SECONDS = 20.0

@@ -51,7 +51,7 @@ def look_up(op: Operation, asked: str, load: Callable[[str], Platform]) -> ReadA
     if not native_id:
         way = import_command(op.stack, op.name, f"PLATFORM:{asked}")
         raise SweepstackError(f"{asked} does not say where the box is. Next: {way}")
-    if re.match(BOX_NAME, op.name) is None:
+    if re.fullmatch(BOX_NAME, op.name) is None:
         raise SweepstackError(f"{op.name} can't be a box's name: lower-case letters, digits and -, 40 at most")
     from sweepstack.provider.resources.import_plans import plan_of_box
 
