@@ -44,7 +44,7 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
 
     stack.hold("seed0")
     up = ok(stack.up(timeout=300))
-    assert "submitted 2 as" in up.text, up
+    assert "-1 has 1 more" in up.text, up
     assert "its volume v1 has the reclaim policy Retain" in up.text, up
     (box,) = stack.boxes_there()
     (seen,) = ok(stack.sweepctl("status", "--json", timeout=120)).json()["boxes"]

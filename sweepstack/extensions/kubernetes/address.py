@@ -61,6 +61,5 @@ def completed(address: Address) -> Address:
 
 
 def config_file() -> str | None:
-    """The files of the kubeconfig, as KUBECONFIG names them now; None for the usual one. The client itself reads the
-    variable once a process."""
+    """The files of the kubeconfig, as KUBECONFIG names them now (the client reads it once); None for the usual one."""
     return os.environ.get("KUBECONFIG") or None

@@ -80,8 +80,7 @@ class Conflict(RequestRefused):
 
 
 class Cluster:
-    """The API server behind one address, as the person's kubeconfig reaches it. Cheap to make; connects when it is
-    first asked. Threads may share it."""
+    """The API server behind one address, by the kubeconfig. Connects when it is first asked. Threads may share it."""
 
     def __init__(self, address: Address) -> None:
         self._asked = address
@@ -164,8 +163,7 @@ class Cluster:
         return self._made(self._write("POST", self._path(kind), body, query))
 
     def apply(self, kind: str, name: str, body: Mapping[str, Any]) -> Object:
-        """Server-side apply: idempotent; what another manager owns is not overwritten, but told. Raises Conflict,
-        RequestRefused, OutcomeUnknown."""
+        """Server-side apply: what others own stays. Idempotent. Raises Conflict, RequestRefused, OutcomeUnknown."""
         query = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
         return self._made(self._write("PATCH", self._path(kind, name), body, query, "application/apply-patch+yaml"))
 

@@ -26,12 +26,13 @@ from sweepstack.channel.interpreters import finding
 from sweepstack.channel.ssh.channel import AgentChannel
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links
-from sweepstack.extensions.kubernetes import power, reader, workers
+from sweepstack.extensions.kubernetes import objects, power, reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
-from sweepstack.extensions.kubernetes.onbox.pilot import HELD
+from sweepstack.extensions.kubernetes.onbox.pilot import HELD, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER
+from sweepstack.launch.ship import write_changed
 from sweepstack.onbox.agent.channel import safe_parts
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
@@ -58,8 +59,7 @@ T = TypeVar("T")
 
 
 class PodWay:
-    """How the pod of one box is reached: `pod` is the one that was asked last, None before; `next` the one to ask,
-    where that is known."""
+    """How the pod of a box is reached. `pod`: the one that was asked last; `next`: the one to ask; None: not known."""
 
     def __init__(self, cluster: Cluster, native_id: str) -> None:
         self.cluster, self.native_id = cluster, native_id
@@ -218,14 +218,17 @@ class PodChannel(AgentChannel):
         account: str,
         closed: Callable[[], str] | None = None,
         wait: Wait | None = None,
+        *,
+        fresh: bool = False,
     ) -> None:
         super().__init__(native_id, _shared(cluster, native_id), ROOT, None, closed)
-        self._cluster, self._account, self._wait = cluster, account, wait
+        self._cluster, self._account, self._wait, self._fresh = cluster, account, wait, fresh
 
     def prepare(self) -> None:
-        """Makes the box's folders where they are not there. Blocks until a pod can be asked. Only for the code that
-        made the box; idempotent. Raises Unreachable; PlatformError where the volume can't be written."""
-        way = self._links.way
+        """Makes the folders of a box that no pod has had yet, and writes on its claim that one has. Blocks until a pod
+        can be asked: a worker that begins, where one was asked for, else a reader. Idempotent. Raises Unreachable;
+        PlatformError where the volume can't be written."""
+        way, self._fresh = self._links.way, False
         way.next = reader.pod_for(self._cluster, self.native_id, self._wait, soon=True)
         try:
             self._ask("ping")
@@ -241,6 +244,7 @@ class PodChannel(AgentChannel):
             raise self._no_write(str(error)) from error
         if done.returncode:
             raise self._no_write(done.stderr.decode("utf-8", "replace").strip())
+        self._cluster.patch("pvc", self.native_id, objects.mark(ready_at=objects.now(), fresh=None))
 
     def _no_write(self, said: str) -> PlatformError:
         return PlatformError(
@@ -307,18 +311,11 @@ class PodChannel(AgentChannel):
         return [self.python, self.absolute(f"{folder}/worker_state.py"), self.native_id, self.absolute(box_layout.HOME)]
 
     def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
-        return workers.top_up(
-            self._cluster,
-            self.native_id,
-            self._account,
-            scheduler,
-            cells,
-            self.python,
-            self.absolute(f"{self._ship()}/pilot.py"),
-            runner,
-            keep=self._keep,
-            stopped=self._stopped,
-        )
+        pilot, home = self.absolute(f"{self._ship()}/pilot.py"), self.absolute(box_layout.HOME)
+        start = shlex.join(["exec", self.python, "-E", "-s", pilot, home, runner])
+        write_changed(self, f"{box_layout.HOME}/{START}", f"{start}\n".encode())
+        about = (self._cluster, self.native_id, self._account, scheduler, cells)
+        return workers.top_up(*about, keep=self._keep, stopped=self._stopped)
 
     def _stopped(self) -> Mapping[str, str]:
         """The workers whose ends the journal has, and why: see `workers.top_up`."""
@@ -364,8 +361,10 @@ class PodChannel(AgentChannel):
         return super()._asking(do, again=again)
 
     def _choose(self) -> None:
-        """Leaves a reader once a worker runs: the volume may be wanted on another node, and a reader that is not used
-        ends by itself. Never raises."""
+        """Makes a new box ready. Leaves a reader once a worker runs: the volume may be wanted on another node, and a
+        reader that is not used ends by itself. Raises what `prepare` raises."""
+        if self._fresh:
+            self.prepare()
         links = self._links
         pod = links.way.pod
         if pod is None or not pod.reader or time.monotonic() - links.looked < LOOK_SECONDS:

@@ -67,8 +67,7 @@ PIPE_BUF = 4096
 
 
 def connected(facts: Facts) -> tuple[socket.socket, ClientProtocol, list[Event]]:
-    """A websocket to the server: the connection, its protocol, and what came already. Raises Unreachable within
-    `CONNECT_SECONDS`."""
+    """A websocket: the connection, its protocol, what came already. Raises Unreachable within `CONNECT_SECONDS`."""
     ends = time.monotonic() + CONNECT_SECONDS
     where = urlsplit(facts["host"] if "//" in facts["host"] else f"https://{facts['host']}")
     host, secure = where.hostname or "", where.scheme != "http"
@@ -415,8 +414,7 @@ class Bridge:
     # -- how it ended
 
     def _code(self) -> int:
-        """Of the server's last words. Raises Unreachable where they say that the command did not run, or that its end
-        was not seen."""
+        """Of the server's last words. Raises Unreachable where the command did not run, or its end was not seen."""
         try:
             said = json.loads(self._status)
             if said.get("status") == "Success":

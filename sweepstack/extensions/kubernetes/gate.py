@@ -69,17 +69,13 @@ def _version() -> str:
 
 def install(cluster: Cluster) -> str:
     """Puts the policy into the cluster where this user may, unless it is there as it should be. Idempotent. Returns
-    what it did, or why it did nothing, in words; "" where the policy was there already. Never raises: what saves is the
-    finalizer."""
+    what it did, or why nothing, in words; "" where the policy was there. Never raises: what saves is the finalizer."""
     wanted = _version()
     try:
         there = [cluster.get(kind, POLICY) or {"metadata": {}} for kind in ("policy", "policybinding")]
         if all((one["metadata"].get("annotations") or {}).get(VERSION) == wanted for one in there):
             return ""
-        lacks = [
-            kind for kind in ("policy", "policybinding") for verb in ("create", "patch") if not cluster.may(verb, kind)
-        ]
-        if lacks:
+        if not all(cluster.may(verb, kind) for kind in ("policy", "policybinding") for verb in ("create", "patch")):
             return _without("this user may not install one")
         for kind, body in zip(("policy", "policybinding"), objects(), strict=True):
             cluster.apply(kind, POLICY, body)

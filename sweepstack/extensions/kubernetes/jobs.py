@@ -7,14 +7,15 @@ Each is Indexed: an index is a worker that the cluster keeps there until it has 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Object, marks_of
-from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, deleted, status_of
-from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
+from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, ROOT, deleted, status_of
+from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER, NODES, WORKER, PodRequest, several_label
+from sweepstack.onbox.common import box_layout
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 CLOSED = "closed"
@@ -24,28 +25,36 @@ TRIES = 6
 NO_SENSE = (2, 3, 4, 5, 9, 126, 127, 128)
 """Exit codes after which another pod of the same index would do no better: see `onbox/pilot.py`; a program that is not
 there, or does not start, has the last three."""
+WAIT_SECONDS, LONGEST_WAIT = 180, 1800
+"""For so long a pod waits for what it is to run: after the last command in it, which may bring much; in any case."""
+_COMMAND = (
+    "trap 'exit {again}' TERM; begun=$(date +%s); last=$begun; until [ -f {start} ]; do sleep 0.05 & wait $! || "
+    "{{ sleep 1 & wait $!; }}; now=$(date +%s); set -- /proc/[0-9]*; [ $# -eq 1 ] || last=$now; "
+    "[ $((now - last)) -lt {seconds} ] && [ $((now - begun)) -lt {longest} ] || {{ "
+    'echo "{start} did not come: the command that asked for this pod was ended. Next: pulumi up" >&2; exit 2; }}; '
+    "done; . {start}"
+)
+"""The shell of a worker's pod, which may be asked for before its files are there. Not each `sleep` takes parts."""
 OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """Conditions of a Job that has come to its end; the last two as soon as that is decided."""
 _AS_ITS_FIRST: Object = {"maxFailedIndexes": 0, "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def worker_job(
-    native_id: str, number: int, count: int, pods: Mapping[str, Any], command: Sequence[str], asked: PodRequest
-) -> Object:
+def shell(home: str) -> str:
+    """What the shell of a worker's pod runs; `home`: the box's, on the claim."""
+    return _COMMAND.format(again=AGAIN, seconds=WAIT_SECONDS, longest=LONGEST_WAIT, start=f"{home}/{START}")
+
+
+def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any], asked: PodRequest) -> Object:
     """The Job `number` of a box, with `count` workers; of several pods each, with one: then it comes to its end as that
     one does, which is its first pod. `pods`: see `pod_template.template`; its `queue` is Kueue's,
     which then decides when it begins. Raises RequestRefused."""
     pods_each = asked.nodes
     queue = str(pods.get("queue") or "")
-    found = pod_template.template(native_id, WORKER, pods, command, asked)
-    labels = {
-        BOX: native_id,
-        MANAGED: MANAGER,
-        ROLE: WORKER,
-        **several_label(asked.nodes),
-        **({QUEUE: queue} if queue else {}),
-    }
+    found = pod_template.template(native_id, WORKER, pods, ["sh", "-c", shell(f"{ROOT}/{box_layout.HOME}")], asked)
+    labels = {BOX: native_id, MANAGED: MANAGER, ROLE: WORKER, **several_label(asked.nodes)}
+    labels |= {QUEUE: queue} if queue else {}
     codes = {"containerName": CONTAINER, "operator": "In"}
     return {
         "apiVersion": "batch/v1",

@@ -8,19 +8,18 @@ namespace, or where that ends, in `KEPT`. The old claim stays: it is the box's r
 from __future__ import annotations
 
 import contextlib
-import time
 
 from sweepstack.extensions.kubernetes import api, objects
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Cluster, Exists, Object, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import HOLD
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
+from sweepstack.onbox.host.platform import Wait
 
 KEPT = "sweepstack-kept"
 """The namespace of what lay in one that ends."""
 RECLAIM, WHERE = "reclaim", "kept-in"
 """Annotations: of a volume, what its reclaim policy was before; of a claim, the namespace of the one that reads it."""
 BIND_SECONDS = 60.0
-POLL_SECONDS = 0.5
 
 
 def name_of(native_id: str) -> str:
@@ -36,8 +35,7 @@ def ends(cluster: Cluster) -> bool:
 
 def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, str]:
     """Where a new pod can mount the box: the cluster's namespace and the claim's name. Its own, where neither it nor
-    its namespace was deleted. Else the volume is bound anew, which blocks for a minute at most; idempotent: a call
-    after a crash goes on.
+    its namespace was deleted. Else the volume is bound anew, which blocks for a minute at most. Idempotent.
 
     Raises Unreachable with what is missing: the right to change volumes, or a volume."""
     leaves = ends(cluster)
@@ -131,12 +129,5 @@ def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Obje
 
 
 def _bound(there: Cluster, name: str) -> None:
-    until = time.monotonic() + BIND_SECONDS
-    while True:
-        found = there.get("pvc", name)
-        phase = objects.phase_of(found or {}) or "gone"
-        if phase == "Bound":
-            return
-        if time.monotonic() > until:
-            raise Unreachable(f"the claim {name} in {there} is {phase} still: kubectl describe pvc {name} says why")
-        time.sleep(POLL_SECONDS)
+    if Wait(BIND_SECONDS).until(lambda: objects.phase_of(there.get("pvc", name) or {}) == "Bound", name):
+        raise Unreachable(f"the claim {name} in {there} is not bound still: kubectl describe pvc {name} says why")

@@ -23,8 +23,9 @@ ROOT, HOME = "/sweepstack/box", "/sweepstack/home"
 """On the claim, which pods mount at /sweepstack: the box, and the login's home."""
 MOUNT = "/sweepstack"
 TAG, NAME, MADE, PRICE = "tag", "name", "created-at", "price-per-hour"
-READY, POWER, ENDING, PODS = "ready-at", "power", "ending-at", "pods"
-"""Annotations: when the box was first reached; `stopped`, `stopping`; when a destroy began; what its pods are like."""
+READY, POWER, ENDING, PODS, FRESH = "ready-at", "power", "ending-at", "pods", "fresh"
+"""Annotations: when the box was reached first, or after a stop; `stopped`, `stopping`; when a destroy began; what its
+pods are like; that no pod has had it yet: nothing lies on it."""
 DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
 SHARED, MANY = "shared", "ReadWriteMany"
@@ -41,7 +42,7 @@ def claim(request: BoxRequest, storage_class: str) -> Object:
     name = name_of(request.tag)
     bytes_ = parse_size(str(request.resources.get("disk") or DISK)).bytes
     price = "" if request.price_per_hour is None else repr(request.price_per_hour)
-    marks = {TAG: request.tag, NAME: request.name, MADE: now(), PRICE: price, PODS: spelled(request.pods)}
+    marks = {TAG: request.tag, NAME: request.name, MADE: now(), PRICE: price, PODS: spelled(request.pods), FRESH: "1"}
     spec: Object = {
         "accessModes": [MANY if request.resources.get(SHARED) else "ReadWriteOnce"],
         "resources": {"requests": {"storage": str(bytes_)}},

@@ -8,6 +8,7 @@ proves nothing where that is another one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.core.box_end import Moves
@@ -17,7 +18,7 @@ from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, 
 from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
-from sweepstack.onbox.host.capabilities import CanStop, HasManifests, IsCluster, TellsAhead
+from sweepstack.onbox.host.capabilities import BeginsWithQueue, CanStop, HasManifests, IsCluster, TellsAhead
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Wait
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def prove_same(address: str, former: str, native_id: str, account: str, host_key
     Cluster(Address.parse(address)).require(account)
 
 
-class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
+class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWithQueue):
     """See `sweepstack.onbox.host.platform.Platform`."""
 
     sees_all: ClassVar[bool] = True
@@ -89,6 +90,12 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         here = self._require(native_id, account)
         pvc = self.cluster.get("pvc", native_id)
         return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc, here)
+
+    def begun(
+        self, native_id: str, account: str, scheduler: Mapping[str, Any] | None, *, wait: Wait
+    ) -> AbstractContextManager[None]:
+        self._require(native_id, account)
+        return create.begun(self.cluster, native_id, scheduler, wait, self._reach)
 
     def destroy(self, native_id: str, account: str) -> None:
         self._require(native_id, account)
@@ -133,9 +140,11 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead):
         return []
 
     def channel(self, native_id: str, account: str) -> Channel:
-        if self.get(native_id, account).phase is Phase.GONE:
+        phase = self.get(native_id, account).phase
+        if phase is Phase.GONE:
             raise Unreachable(f"the box {native_id} is gone: {self.cluster} has nothing of it")
-        return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id))
+        new = phase is Phase.CREATING
+        return PodChannel(self.cluster, native_id, account, closed=lambda: self._closed(native_id), fresh=new)
 
     def _require(self, native_id: str, account: str) -> str:
         """See `Cluster.require`. Raises RequestRefused, too, for an id that is none of ours."""

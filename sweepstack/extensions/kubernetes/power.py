@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from sweepstack.extensions.kubernetes import create, kept, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
@@ -29,9 +28,8 @@ def stop(cluster: Cluster, native_id: str) -> None:
     cluster.patch("pvc", native_id, objects.mark(power="stopped"))
 
 
-def start(cluster: Cluster, native_id: str, account: str, wait: Wait, reach: Callable[[str, Wait], None]) -> BoxRecord:
-    """Lets workers be submitted again, which the box's queue does, and blocks until a pod has the box. See
-    `CanStop.start`, `create.create`."""
+def start(cluster: Cluster, native_id: str, account: str, wait: Wait, reach: create.Reach) -> BoxRecord:
+    """Lets workers be submitted again, which its queue does; blocks until a pod has the box. See `CanStop.start`."""
     pvc = _there(cluster, native_id)
     if marks_of(pvc).get(POWER) == "stopping":
         stop(cluster, native_id)

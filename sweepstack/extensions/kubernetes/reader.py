@@ -19,9 +19,12 @@ from sweepstack.onbox.common.dataclass import dataclass, replace
 from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
-READY_SECONDS, FIRST_SECONDS = 120.0, 10.0
-"""For so long a reader is waited for, where its caller names no time; of a box that never was reached, on which nothing
-lies yet: its create waits longer."""
+READY_SECONDS, NEW_SECONDS = 120.0, 10.0
+"""For so long a reader is waited for, where its caller names no time; of a box on which nothing lies yet."""
+FIRST: set[str] = set()
+"""Boxes of which this process asked for a first worker, which waits for its files (`workers.ask_first`)."""
+FIRST_SECONDS = 2.0
+"""For so long a node is waited for that takes it, unless the scheduler says that none does."""
 IDLE_SECONDS, LONGEST_SECONDS = 300, 6 * 3600
 LOOK_SECONDS = 10
 SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
@@ -50,7 +53,8 @@ class Found:
 
 def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None, *, soon: bool = False) -> Found:
     """The pod to ask. Where no worker runs, makes a reader and blocks until that can be asked, by `wait`
-    (`READY_SECONDS` without one). `soon`: or until that begins. Idempotent.
+    (`READY_SECONDS` without one). `soon`: or until that begins; a first worker (`FIRST`) that a node takes at once is
+    asked in its place, so that a volume that comes with its first pod is made where workers can run. Idempotent.
 
     Raises Unreachable, which says why there is none and what to do; also when the box is ending, or gone."""
     there = cluster.list("pod", labels_of(native_id))
@@ -66,7 +70,7 @@ def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None, *, soon:
         if ENDING in marks_of(pvc):
             raise Unreachable(f"{native_id} can't be read: it is being destroyed, and no pod of it runs any more")
     where, claim = kept.claim_of(cluster, native_id, pvc)
-    known = wait or Wait(READY_SECONDS if READY in marks_of(pvc) else FIRST_SECONDS)
+    known = wait or Wait(READY_SECONDS if READY in marks_of(pvc) else NEW_SECONDS)
     return _Reader(where, native_id, claim, pvc, known, soon).found()
 
 
@@ -86,7 +90,9 @@ def better(cluster: Cluster, found: Found, native_id: str) -> bool:
 def _askable(cluster: Cluster, there: list[Object]) -> Found | None:
     """A worker that runs, else the reader that does, unless that is in a worker's way."""
     running = [pod for pod in there if _runs(pod) and not objects.deleted(pod)]
-    workers = sorted((pod for pod in running if _role(pod) == WORKER), key=_begun)
+    workers = sorted(
+        (pod for pod in running if _role(pod) == WORKER), key=lambda pod: str(status_of(pod).get("startTime"))
+    )
     readers = [pod for pod in running if _role(pod) == READER and not _blocks(pod, there)]
     return next((_found(cluster, pod) for pod in [*reversed(workers), *readers]), None)
 
@@ -107,13 +113,11 @@ def _role(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(ROLE) or "")
 
 
-def _begun(pod: Object) -> str:
-    return str(status_of(pod).get("startTime") or "")
-
-
 def _worker_nodes(there: list[Object]) -> set[str]:
     """The nodes on which workers begin, as these say themselves: one that is lost says nothing."""
-    begin = (pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and _begun(pod))
+    begin = (
+        pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and status_of(pod).get("startTime")
+    )
     return {node_of(pod) for pod in begin if phase_of(pod) == "Pending"}
 
 
@@ -136,7 +140,6 @@ class _Reader:
 
     def found(self) -> Found:
         """See `pod_for`."""
-        self._wait.progress(f"a reader pod is needed for {self._native_id}: no worker of it runs")
         late = self._wait.until(self._look, f"the pod {self.name}")
         if self._found is not None:
             return self._found
@@ -152,7 +155,15 @@ class _Reader:
         if self._found is not None:
             return True
         own = next((pod for pod in there if pod["metadata"]["name"] == self.name), None)
+        if own is None and self._soon and self._native_id in FIRST and now - self._begun < FIRST_SECONDS:
+            self._next = now
+            first = next((pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod)), None)
+            if first is not None and node_of(first) and not is_over(first):
+                self._found = replace(_found(self._cluster, first), begins=True)
+            if first is None or not pods.waiting(first):
+                return self._found is not None
         if own is None:
+            self._wait.progress(f"a reader pod is needed for {self._native_id}: no worker of it runs")
             self._make(there)
         elif objects.deleted(own):
             self._why = f"the last reader pod ({self.name}) is just ending"

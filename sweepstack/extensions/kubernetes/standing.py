@@ -97,8 +97,7 @@ class Slots:
 
 
 def given_up(pod: Object) -> bool:
-    """Whether it is kept, and a person's word alone proves its end: its Job, which waits for its node's, brings no
-    other pod until it was let go."""
+    """Whether a person's word alone proves its end, and it is kept: until it is let go its Job brings no other pod."""
     said = ends.SAW in (pod["metadata"].get("annotations") or {}) and SEEN in (pod["metadata"].get("finalizers") or ())
     return said and not is_over(pod)
 
@@ -139,11 +138,7 @@ def _nodes(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Mapping[str, o
     """The nodes that are asked about: those of pods that may run. Where this user may not read nodes, none is known."""
     now = time.time()
     names = {node_of(pod) for pod in pods if node_of(pod) and ends.judged(pod, None, now)[0] != ends.ENDED}
-    found: dict[str, Mapping[str, object] | None] = {}
-    for name in sorted(names):
-        try:
-            node = cluster.get("node", name)
-        except NotAuthorized:
-            return {}
-        found[name] = ends.NO_NODE if node is None else node
-    return found
+    try:
+        return {name: cluster.get("node", name) or ends.NO_NODE for name in sorted(names)}
+    except NotAuthorized:
+        return {}

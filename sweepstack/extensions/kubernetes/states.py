@@ -33,8 +33,7 @@ def record(cluster: Cluster, pvc: Object, account: str) -> BoxRecord:
 
 
 def gone(cluster: Cluster, native_id: str) -> BoxRecord:
-    """The record of a box that has no claim: gone once nothing is left that carries its id; else it is ending. Raises
-    Unreachable."""
+    """The record of a box that has no claim: gone once nothing is left that carries its id. Raises Unreachable."""
     here = cluster.account()  # the namespace itself is there: else nothing that it lacks proves anything
     phase, note = Phase.GONE, "no object of the cluster has its id"
     if left := left_of(cluster, native_id):
@@ -70,10 +69,8 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
         note = "" if not lost else "its volume is lost: the cluster has none any more for its claim"
     if (power := marks.get(POWER, "stopped")) not in ("stopping", "stopped"):
         return Phase.UNKNOWN, f"its claim says {PREFIX}{POWER}: {power}, which no version of this program writes"
-    if marks.get(POWER) == "stopping":
-        return Phase.STOPPING, note
-    if marks.get(POWER) == "stopped":
-        return Phase.STOPPED, note
+    if POWER in marks:
+        return Phase.STOPPING if power == "stopping" else Phase.STOPPED, note
     if lost and note != DELETED:
         return Phase.FAILED, note
     return (Phase.RUNNING, note) if READY in marks or note else (Phase.CREATING, note)

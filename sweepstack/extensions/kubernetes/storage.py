@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
 from sweepstack.extensions.kubernetes.objects import is_shared
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
 
 ONE_NODE = frozenset(
     [
@@ -48,19 +48,9 @@ def meant(there: Sequence[Object], name: str) -> Object | None:
     return max(default, key=lambda one: str(one["metadata"].get("creationTimestamp")), default=None)
 
 
-def must_be_shared(claim: Object, nodes: int) -> None:
-    """Raises RequestRefused where workers of several pods can't have this claim."""
-    if nodes > 1 and not is_shared(claim):
-        raise RequestRefused(
-            f"job.nodes is {nodes}, and the box's claim {claim['metadata']['name']} is ReadWriteOnce: one node alone "
-            "mounts it. A box that is made with job.nodes has a claim that is ReadWriteMany: make another one"
-        )
-
-
 def refusals(cluster: Cluster, nodes: int, storage_class: str | None = None) -> list[str]:
     """Why no claim can be had that several nodes mount, as far as its storage class shows; empty where nothing does.
-    `storage_class`: "" for the default one; None where it is not known: then all of them are looked at. What this user
-    may not read is not judged."""
+    `storage_class`: "" for the default one; None: not known, all are looked at. What may not be read is not judged."""
     if nodes < 2:
         return []
     try:

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, storage, workers_asked
-from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, let_go, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER, ROOT
+from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, workers_asked
+from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, change, let_go, marks_of
+from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS, record_of
 from sweepstack.extensions.kubernetes.pod_template import SEEN
+from sweepstack.extensions.kubernetes.reader import FIRST
 from sweepstack.extensions.kubernetes.standing import Standing, uid_of
 from sweepstack.extensions.kubernetes.workers_asked import WorkersAsked, refusals
-from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
 
@@ -64,37 +64,29 @@ def top_up(
     account: str,
     scheduler: Mapping[str, Any],
     cells: int,
-    python: str,
-    pilot: str,
-    runner: str,
     keep: Keep | None = None,
     stopped: Callable[[], Mapping[str, str]] = dict,
 ) -> str:
     """Brings the workers that are missing: as many as there are cells to do, and `workers` at most, less those that are
     there. A Job that a person suspended stays so, and none is brought in its place. A Job that asks for something else
     than is asked for now, and none of whose pods began, is taken back. Idempotent. Returns in words what there is now.
-    Call it once the queue has its cells.
+    Call it once the queue has its cells, and `pilot.START` is there.
 
-    `python`, `pilot`: absolute paths on the box; `runner`: below its home. `keep`:
-    puts on record how pods ended, which then are let go. `stopped`: says which workers' ends the journal has
+    `keep`: puts on record how pods ended, which then are let go. `stopped`: says which workers' ends the journal has
     (`ends_in`): one that has ended reads no line that comes later, also where the cluster shows its pod for a moment
-    yet. Raises RequestRefused with what the cluster says against it; OutcomeUnknown when an answer was lost: called
-    again, it looks first."""
+    yet. Raises RequestRefused with what the cluster says against it; OutcomeUnknown: called again, it looks first."""
     cluster.require(account)
-    claim = _open_claim(cluster, native_id)
-    asked = WorkersAsked.of(scheduler, one_node=not objects.is_shared(claim))
-    storage.must_be_shared(claim, asked.pod.nodes)
-    if asked.pods and asked.pods != objects.pods_of(claim):
-        cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
-    command = [python, "-E", "-s", pilot, f"{ROOT}/{box_layout.HOME}", runner]
+    asked = _asked(cluster, native_id, scheduler)
     notes: list[str] = []
+    new = native_id in FIRST
+    FIRST.discard(native_id)
     for _ in range(LOOKS):
         seen = standing.look(cluster, native_id)
         _keep_ends(cluster, seen, keep)
         _clear(cluster, seen)
         with contextlib.suppress(Exists, Conflict):  # another command was first: look again
-            ended = stopped() if seen.may_run else {}
-            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, command, ended)
+            ended = {} if new or not seen.may_run else stopped()  # no worker has written anything yet
+            made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, ended)
             if made:
                 notes.append(made)
             seen = standing.look(cluster, native_id)
@@ -102,13 +94,8 @@ def top_up(
     raise Unreachable(f"the Jobs of {native_id} are changed all the time by others: the same command again")
 
 
-ENDS = """
-import sys
-marks = [b'"runner-stopped"', b'"worker-ended"']
-for line in open(sys.argv[1], "rb"):
-    if any(mark in line for mark in marks):
-        sys.stdout.buffer.write(line)
-"""
+_TOLD = r"re.compile(b'\x22(runner-stopped|worker-ended)\x22')"
+ENDS = f"import re, sys; sys.stdout.buffer.writelines(filter({_TOLD}.search, open(sys.argv[1], 'rb')))"
 """A program that prints the lines of a journal by which workers ended: its argument is the journal's path."""
 
 
@@ -124,7 +111,29 @@ def ends_in(lines: bytes) -> dict[str, str]:
     return found
 
 
-def _open_claim(cluster: Cluster, native_id: str) -> Object:
+def ask_first(cluster: Cluster, native_id: str, scheduler: Mapping[str, Any]) -> str:
+    """Asks for one worker of a box that no pod has had yet, before its files are there: its pod waits for them
+    (`jobs.WAIT_SECONDS` at most) until `top_up`. Idempotent: one that an earlier command left is used. Returns in words
+    what it asked for; "" where Kueue decides when it begins, or others of its worker come later. Raises as `top_up`."""
+    asked = _asked(cluster, native_id, scheduler)
+    if asked.pod.nodes > 1 or asked.pods.get("queue"):
+        return ""
+    FIRST.add(native_id)
+    with contextlib.suppress(Exists, Conflict):  # another command was first
+        return _bring(cluster, native_id, asked, 1, standing.look(cluster, native_id), {})
+    return ""
+
+
+def take_back(cluster: Cluster, native_id: str) -> None:
+    """Ends the Jobs of `ask_first`, unless `top_up` was called since. Never raises: their pods end by themselves."""
+    with contextlib.suppress(PlatformError):
+        for job in standing.look(cluster, native_id).open_jobs if native_id in FIRST else ():
+            change(cluster, "job", job["metadata"]["name"], lambda now: _closing(now, "its queue was not brought up"))
+    FIRST.discard(native_id)
+
+
+def _asked(cluster: Cluster, native_id: str, scheduler: Mapping[str, Any]) -> WorkersAsked:
+    """What is asked for; the claim has it then, for its readers, too. Raises RequestRefused where none may begin."""
     claim = cluster.get("pvc", native_id)
     if claim is None:
         raise RequestRefused(f"the box {native_id} has no claim in {cluster}: no worker can begin")
@@ -133,21 +142,23 @@ def _open_claim(cluster: Cluster, native_id: str) -> Object:
         raise RequestRefused(f"the box {native_id} is being destroyed, or its claim was deleted: no worker can begin")
     if POWER in marks:
         raise RequestRefused(f"the box {native_id} is {marks[POWER]}: no worker begins until it is started again")
-    return claim
+    asked = WorkersAsked.of(scheduler, one_node=not objects.is_shared(claim))
+    if asked.pod.nodes > 1 and asked.pod.one_node:
+        raise RequestRefused(
+            f"job.nodes is {asked.pod.nodes}, and the box's claim {claim['metadata']['name']} is ReadWriteOnce: one "
+            "node alone mounts it. A box that is made with job.nodes has one that is ReadWriteMany: make another one"
+        )
+    if asked.pods and asked.pods != objects.pods_of(claim):
+        cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
+    return asked
 
 
 def _bring(
-    cluster: Cluster,
-    native_id: str,
-    asked: WorkersAsked,
-    wanted: int,
-    seen: Standing,
-    command: Sequence[str],
-    stopped: Mapping[str, str],
+    cluster: Cluster, native_id: str, asked: WorkersAsked, wanted: int, seen: Standing, stopped: Mapping[str, str]
 ) -> str:
     """Brings what is missing; returns what it did. Raises Exists and Conflict where another command was first."""
     nodes = workers_asked.nodes_of(cluster) if asked.gpu_names else None
-    body = jobs.worker_job(native_id, 1, 1, asked.pods, command, asked.placed(nodes))
+    body = jobs.worker_job(native_id, 1, 1, asked.pods, asked.placed(nodes))
     digest = sha256_hex(canonical_json(body["spec"]["template"]))[:16]
     done = [_take_back(cluster, job) for job in seen.open_jobs if _is_stale(job, digest, seen)]
     if done:
@@ -169,7 +180,7 @@ def _bring(
     several_each = asked.pod.nodes > 1
     for more in range(missing if several_each else 1):
         count = 1 if several_each else missing
-        job = jobs.worker_job(native_id, number + more, count, asked.pods, command, asked.placed(nodes))
+        job = jobs.worker_job(native_id, number + more, count, asked.pods, asked.placed(nodes))
         job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
         done.append(_submit(cluster, job))
     return "; ".join(done)
@@ -226,8 +237,7 @@ def _closing(job: Object, why: str) -> Object:
 
 
 def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
-    """Puts on record how pods ended, and then lets them go. Without `keep`, or where it fails, they stay: they are the
-    record."""
+    """Puts on record how pods ended, and lets them go. Without `keep`, or where it fails, they stay as the record."""
     ended = {uid: pod for uid, pod in seen.ended.items() if SEEN in (pod["metadata"].get("finalizers") or ())}
     if not ended or keep is None:
         return
@@ -249,8 +259,7 @@ def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
 
 
 def _clear(cluster: Cluster, seen: Standing) -> None:
-    """Deletes finished Jobs whose pods have all ended and were let go; the last one stays: its ends and logs are read
-    still."""
+    """Deletes finished Jobs whose pods have all ended and were let go; the last one stays, to be read."""
     over = [job for job in seen.jobs if jobs.is_finished(job)]
     last = max(over, key=jobs.number_of, default=None)
     for job in over:
@@ -269,9 +278,8 @@ def _clear(cluster: Cluster, seen: Standing) -> None:
 
 def end_all(cluster: Cluster, native_id: str, seconds: float, keep: Keep | None = None) -> None:
     """Ends all workers of a box, also those that wait; none begins until `top_up`. Each is told, and has its grace.
-    Blocks until it is proved that none is left, `seconds` at most; idempotent. What proves it is kept by the pods
-    themselves, or with `keep` on the box; of a box that is being destroyed they are let go. Raises NotYetGone with
-    words; Unreachable."""
+    Blocks until it is proved that none is left, `seconds` at most; idempotent. What proves it is kept by the pods, or
+    with `keep` on the box; of a box that is being destroyed they are let go. Raises NotYetGone, Unreachable."""
     until, none_since = time.monotonic() + seconds, 0.0
     while True:
         seen = standing.look(cluster, native_id)
@@ -372,11 +380,7 @@ def person_saw(
     return f"it is on record that {worker} has ended"
 
 
-PARTS = """
-import glob, sys
-for path in glob.glob(sys.argv[1] + "/*.json"):
-    sys.stdout.buffer.write(open(path, "rb").read())
-"""
+PARTS = "import glob, sys; [sys.stdout.write(open(path).read()) for path in glob.glob(sys.argv[1] + '/*.json')]"
 """A program that prints which pods workers of several have: its argument is the folder of these records."""
 
 
@@ -384,8 +388,7 @@ for path in glob.glob(sys.argv[1] + "/*.json"):
 
 
 def at_work(cluster: Cluster, native_id: str) -> bool:
-    """Whether a worker of the box runs, or will by itself, or may; also where that can't be known. Never raises what a
-    cluster can cause."""
+    """Whether a worker of the box runs, or will by itself, or may; also where that can't be known: never raises."""
     try:
         seen = standing.look(cluster, native_id)
     except PlatformError:
@@ -416,8 +419,7 @@ def told(cluster: Cluster, native_id: str, account: str, keep: Keep | None = Non
 
 
 def of_claim(cluster: Cluster, native_id: str) -> list[str]:
-    """Why a box's claim has no volume, or what becomes of its bytes at its end, in words. Empty where that can't be
-    read: many users may read no volumes."""
+    """Why a claim has no volume, or what becomes of its bytes at its end, in words; none where that can't be read."""
     with contextlib.suppress(PlatformError):
         claim = cluster.get("pvc", native_id)
         if claim is None:

@@ -77,8 +77,7 @@ def products(nodes: Sequence[Object], names: Sequence[str], label: str) -> list[
 
 
 def labels_of_node(node: Object) -> Mapping[str, Any]:
-    found = node["metadata"].get("labels") or {}
-    return found if isinstance(found, Mapping) else {}
+    return node["metadata"].get("labels") or {}
 
 
 def nodes_of(cluster: Cluster) -> list[Object] | None:
@@ -93,9 +92,7 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
     """Why the cluster would not run such workers, each with the key and the fix; empty where nothing is known against
     it. The server itself judges the very Job and pod, in a dry run: nothing is made. Raises Unreachable."""
     asked = WorkersAsked.of(scheduler)
-    if lacks := pod_template.refusals(asked.pods):
-        return lacks
-    if lacks := _rights(cluster):
+    if lacks := pod_template.refusals(asked.pods) or _rights(cluster):
         return lacks
     try:
         cluster.account()
@@ -107,7 +104,7 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
         found += _fits(asked, nodes)
     if found:
         return found
-    job = jobs.worker_job(PREVIEW, 1, asked.workers, asked.pods, ["/bin/true"], asked.placed(nodes))
+    job = jobs.worker_job(PREVIEW, 1, asked.workers, asked.pods, asked.placed(nodes))
     pod = dict(job["spec"]["template"], apiVersion="v1", kind="Pod")
     pod["metadata"] = {**pod["metadata"], "generateName": f"{PREVIEW}-"}
     for kind, body in (("job", job), ("pod", pod)):

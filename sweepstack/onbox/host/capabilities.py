@@ -7,6 +7,7 @@ Callers ask `isinstance(platform, CanStop)`. If they need the capability, they c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -239,6 +240,22 @@ class IsCluster(IsHost, Protocol):
         """Why the cluster would not run such workers, each with the key and the fix; empty when it would. `scheduler`:
         as in the queue's input (`sweepstack.core.job.SchedulerInput`). Reads only, submits nothing. Raises
         Unreachable."""
+        ...
+
+
+@runtime_checkable
+class BeginsWithQueue(Platform, Protocol):
+    """A box needs no machine of its own before its queue is there: its first machine is a worker's. So `create` may
+    leave it to the queue to reach it (`BoxRequest.reach`)."""
+
+    def begun(
+        self, native_id: str, account: str, scheduler: Mapping[str, Any] | None, *, wait: Wait
+    ) -> AbstractContextManager[None]:
+        """Of a box that nothing has reached yet: asks for one worker like those that its queue will ask for, and blocks
+        until the box can be used. That worker begins no cell before `Scheduled.top_up`, and ends by itself where that
+        does not come within minutes; what was asked for is taken back on leaving without it. May cost money.
+        Idempotent; does nothing for any other box. `scheduler`: as in the queue's input; None: for no worker. Raises,
+        on entering, StillCreating with the reasons, RequestRefused, OutcomeUnknown, Unreachable."""
         ...
 
 

@@ -83,6 +83,7 @@ class BoxRequest:
     the box is on a machine that goes on billing when the box is gone.
     `pods`: what the pods are like that read it, where it is a cluster's. `places`: tiers that are places of a host →
     what each place must be; a tier that the box shows is named by its path (`mnt/…`), see `preflight.claim`.
+    `reach`: False where its queue, which is brought up next, waits until it can be used (`BeginsWithQueue`).
     `known`: the native id on record for this tag, "" for none: of several boxes this one is adopted. `lease_seconds`:
     how long after the last look the box stops itself while nothing was launched on it, where its platform
     `CanStopItself`; None: never. `asked`: called with True before each request that may make a box, and with False once
@@ -106,6 +107,7 @@ class BoxRequest:
     places: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     known: str = ""
     lease_seconds: float | None = None
+    reach: bool = True
     asked: Callable[[bool], None] = _unrecorded
 
     @property

@@ -23,6 +23,7 @@ from sweepstack.onbox.common.errors import (
     SweepstackError,
 )
 from sweepstack.onbox.common.units import spell_rate
+from sweepstack.onbox.host.capabilities import BeginsWithQueue
 from sweepstack.onbox.host.platform import BoxRecord, BoxRequest, Phase, Platform, Wait
 from sweepstack.operations.observe import look_up, made_by, rented_at
 from sweepstack.platforms.common.rate_limit import paced
@@ -198,6 +199,7 @@ def _request(
         places=places,
         known=birth.native_id or "",
         lease_seconds=lease_seconds(inputs.lease),
+        reach=not isinstance(platform, BeginsWithQueue),
         asked=asking,
     )
 

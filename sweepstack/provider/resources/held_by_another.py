@@ -14,7 +14,7 @@ from sweepstack.evidence.sweep_holder import backend_name, folder_here, same, ta
 from sweepstack.onbox.agent.channel import Channel
 from sweepstack.onbox.common.box_layout import tag_prefix
 from sweepstack.onbox.common.errors import PlatformError, SweepstackError
-from sweepstack.onbox.host.capabilities import HasMarket
+from sweepstack.onbox.host.capabilities import BeginsWithQueue, HasMarket
 from sweepstack.onbox.host.platform import BoxRecord, Phase, Platform
 from sweepstack.operations.observe import observe
 from sweepstack.provider.session import Operation
@@ -97,8 +97,9 @@ def _on_record(store: EvidenceStore, found: BoxRecord) -> bool:
 
 def sign_new(op: Operation, platform: Platform, record: BoxRecord, birth: Birth, store: EvidenceStore) -> None:
     """Signs a box that was just made or adopted, if it is a folder of this machine or of a host. A box of a rental
-    platform may let no login in for minutes: it is signed when it is given cells. Never raises for an outage."""
-    if record.phase is not Phase.RUNNING or isinstance(platform, HasMarket):
+    platform may let no login in for minutes, and a cluster may have no pod for it yet: those are signed when they are
+    given cells. Never raises for an outage."""
+    if record.phase is not Phase.RUNNING or isinstance(platform, HasMarket | BeginsWithQueue):
         return
     try:
         channel = platform.channel(record.native_id, record.account)

@@ -219,6 +219,10 @@ class QueueHandler(Handler[QueueInputs, QueueState]):
 
     def _bring_up(self, op: Operation, state: QueueState) -> None:
         box = teardown.context_of(state)
+        with run_or_stop.first_worker(op, box, state):
+            self._give(op, box, state)
+
+    def _give(self, op: Operation, box: BoxContext, state: QueueState) -> None:
         judgement = teardown.judge_end(box, state, state.approval, full=False)
         if judgement.verdict.allowed:
             # Cleared: cells launched now would not be in the receipt. A box that is given up needs no evidence.

@@ -8,7 +8,9 @@ platform's own refusal to start it. The user's key is let into a box that an ear
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 
@@ -31,7 +33,7 @@ from sweepstack.onbox.common.errors import (
 from sweepstack.onbox.common.files_hold import FILES
 from sweepstack.onbox.common.next_version import takes_new
 from sweepstack.onbox.common.units import spell_rate
-from sweepstack.onbox.host.capabilities import LetsIn
+from sweepstack.onbox.host.capabilities import BeginsWithQueue, LetsIn
 from sweepstack.onbox.host.platform import PROGRESS_SECONDS, BoxRecord, Phase, Platform, Wait
 from sweepstack.operations.cell_moves import find, unplaced
 from sweepstack.operations.drift import rests_drained, stops_drained
@@ -204,6 +206,8 @@ def until_running(op: Operation, box: BoxContext, state: BoxState | QueueState, 
                 let_user_in(op, box)
                 _until_answers(op, box.platform, record)
             return record
+        if record.phase is Phase.CREATING and isinstance(box.platform, BeginsWithQueue):
+            return _started(op, look)
         if record.phase.at_rest and (not told or look.stood() >= paced(LAG_SECONDS)):
             if state.teardown.stop is None:
                 return record
@@ -328,6 +332,34 @@ def let_user_in(op: Operation, box: BoxAt) -> None:
         platform.let_in(box.native_id, box.account, create.public_key())
     except SweepstackError as error:
         op.warn(f"whether {box.native_id} lets this computer's key in is not known: {error}")
+
+
+@contextlib.contextmanager
+def first_worker(op: Operation, box: BoxContext, state: QueueState) -> Iterator[None]:
+    """Runs around all that is done to a queue. Where its box begins with it (`BeginsWithQueue`), asks for a first
+    worker and waits until the box can be used; not where a person may have let the box go, or in a teardown.
+
+    Raises StillCreating with the state of the queue."""
+    if state.want != "running" or state.approval is not None or not _begins(box):
+        yield
+        return
+    assert isinstance(box.platform, BeginsWithQueue)
+    asked = state.job.scheduler if {cell.name for cell in state.cells} - set(state.dropped) else None
+    scheduler = asked.model_dump(mode="json", exclude_none=True) if asked else None
+    wait = Wait(deadline=op.seconds(RUN_SECONDS), progress=op.progress, cancelled=op.session.cancelled)
+    with contextlib.ExitStack() as around:
+        try:
+            around.enter_context(box.platform.begun(state.box, state.account, scheduler, wait=wait))
+        except StillCreating as error:
+            raise StillCreating(f"{state.box}/queue", state.model_dump(mode="json"), error.reasons) from error
+        yield
+
+
+def _begins(box: BoxContext) -> bool:
+    try:
+        return isinstance(box.platform, BeginsWithQueue) and box.store.teardown() is None
+    except EvidenceError:
+        return False
 
 
 def start_again(op: Operation, box: BoxContext, state: QueueState) -> bool:

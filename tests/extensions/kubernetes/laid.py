@@ -14,6 +14,7 @@ from sweepstack.core.records import Cell
 from sweepstack.extensions.kubernetes import workers
 from sweepstack.extensions.kubernetes.api import BOX, Cluster, labels_of
 from sweepstack.extensions.kubernetes.objects import HOLD
+from sweepstack.extensions.kubernetes.onbox import pilot
 from sweepstack.onbox.common import box_layout
 from tests.onbox.harness import Box
 
@@ -56,6 +57,8 @@ class Laid:
         self._box = box
         box.home = self.home
         box.clean()
+        runs = f"exec /usr/bin/python3 -E -s {there}/pilot/pilot.py {there} runner-test/runner.py\n"
+        self.keep({pilot.START: runs.encode()})
         self._owned()
         metadata = {"name": native_id, "labels": {BOX: native_id}, "finalizers": [HOLD]}
         resources = {"requests": {"storage": "1Gi"}}
@@ -93,9 +96,8 @@ class Laid:
             "workers": 2, "cpu": 0.1, "memory_bytes": 200 << 20, "grace_seconds": 3.0, **asked,
             "pods": {"image": IMAGE, **asked.get("pods", {})},
         }  # fmt: skip
-        there = f"/sweepstack/box/{box_layout.HOME}/pilot/pilot.py"
-        of = (self.cluster, self.native_id, self.cluster.account(), scheduler, cells, "/usr/bin/python3", there)
-        return workers.top_up(*of, "runner-test/runner.py", keep=self.keep if keep else None, stopped=self.stopped)
+        of = (self.cluster, self.native_id, self.cluster.account(), scheduler, cells)
+        return workers.top_up(*of, keep=self.keep if keep else None, stopped=self.stopped)
 
     def stopped(self) -> dict[str, str]:
         return workers.ends_in(b"\n".join(json.dumps(dict(one)).encode() for one in self.events()))

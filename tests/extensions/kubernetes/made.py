@@ -78,7 +78,7 @@ def pod(
 
 
 def job(number: int = 1, count: int = 2, **more: Any) -> dict[str, Any]:
-    made = jobs.worker_job(BOX, number, count, {}, ["/bin/true"], jobs.PodRequest())
+    made = jobs.worker_job(BOX, number, count, {}, jobs.PodRequest())
     made["metadata"].update(uid=f"job-{number}", resourceVersion="1", annotations={})
     made["status"] = dict(more.pop("status", {}))
     made["metadata"]["annotations"].update(more.pop("marks", {}))

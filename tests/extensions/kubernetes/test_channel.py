@@ -20,7 +20,7 @@ import pytest
 from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes import objects, pod_template, reader
 from sweepstack.extensions.kubernetes.address import Address
-from sweepstack.extensions.kubernetes.api import BOX, Cluster, Exists, Object
+from sweepstack.extensions.kubernetes.api import BOX, Cluster, Exists, Object, marks_of
 from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ROLE
 from sweepstack.extensions.kubernetes.onbox import ends
@@ -76,6 +76,11 @@ class Pods:
         self.pods[name] = pod
         self.starts(pod)
         return pod
+
+    def patch(self, kind: str, name: str, body: Mapping[str, Any]) -> None:
+        assert (kind, name) == ("pvc", NATIVE)
+        assert self.pvc is not None
+        self.pvc["metadata"]["annotations"].update(body["metadata"]["annotations"])
 
     def delete(self, kind: str, one: Object, *, grace: int | None = None) -> None:
         name, uid = one["metadata"]["name"], one["metadata"]["uid"]
@@ -237,6 +242,35 @@ def test_a_reader_is_left_once_a_worker_runs(cluster: Pods) -> None:
     assert cluster.ended == []  # others may use it still
 
 
+@pytest.fixture
+def first(cluster: Pods, monkeypatch: pytest.MonkeyPatch) -> Callable[[], reader.Found]:
+    """Asks for the pod of a box whose first worker was just asked for."""
+    monkeypatch.setattr(reader, "FIRST", {NATIVE})
+    return lambda: reader.pod_for(cast(Cluster, cluster), NATIVE, Wait(5.0), soon=True)
+
+
+def test_a_first_worker_that_begins_is_taken_and_no_reader_is_made(
+    cluster: Pods, first: Callable[[], reader.Found]
+) -> None:
+    cluster.add("w", WORKER, "", state="Pending")["status"] = {"phase": "Pending"}
+    threading.Timer(0.3, lambda: begins(cluster.pods["w"])).start()
+    found = first()
+    assert (found.name, found.reader, found.begins, cluster.made) == ("w", False, True, [])
+
+
+def test_a_first_worker_that_gets_no_node_keeps_no_reader_from_coming(
+    cluster: Pods, first: Callable[[], reader.Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = cluster.add("w", WORKER, "", state="Pending")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: 2 full."}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    monkeypatch.setattr(reader, "FIRST_SECONDS", 3600.0)
+    assert first().reader, "the scheduler had said so"
+    cluster.pods.clear()
+    monkeypatch.setattr(reader, "FIRST_SECONDS", 0.2)
+    assert first().reader, "nor one whose pod does not come"
+
+
 # -- where none can be
 
 
@@ -321,6 +355,7 @@ def channel(server: ExecServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_box_is_prepared_and_read(channel: PodChannel, server: ExecServer, tmp_path: Path) -> None:
     channel.prepare()
     assert sorted(one.name for one in (tmp_path / "box").iterdir()) == ["data", "mnt", "scratch"]
+    assert objects.READY in marks_of(channel._cluster.get("pvc", NATIVE) or {}), "it is on record"
     channel.write("data/file", b"content")
     channel.append_locked("mnt/durable/lines", b"line\n", "mnt/durable/lock")
     assert (channel.read("data/file"), channel.read("mnt/durable/lines")) == (b"content", b"line\n")

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.core.resources import BoxState
 from sweepstack.extensions.kubernetes import kept
 from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.resources.base import Gone
-from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep, settle
+from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep
 from tests.simulators.kubernetes import KubernetesCluster
 from tests.simulators.kubernetes.admin import Refused
-from tests.simulators.kubernetes.fixture import shared_cluster
 from tests.simulators.kubernetes.node import Node
 from tests.unit.provider.support import BOX, QUEUE, still_creating
 
@@ -29,35 +28,6 @@ proof = pytest.mark.proof
 LOOKS_SECONDS = 5.0
 """In so long a worker has asked about the others, again and again."""
 VERBS = ("get", "list", "create", "patch", "delete")
-
-
-@pytest.fixture(scope="module")
-def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> KubernetesCluster:
-    """One cluster for all tests of this file, which leave it as it was."""
-    return shared_cluster(pytestconfig, tmp_path_factory)
-
-
-@pytest.fixture
-def make_sweep(
-    cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., KubeSweep]]:
-    """Makes the test's sweep, with what its workers ask for."""
-    settle(monkeypatch, tmp_path, cluster)
-    made: list[KubeSweep] = []
-
-    def make(**how: Any) -> KubeSweep:
-        made.append(KubeSweep(tmp_path / f"sweep-{len(made)}", cluster, **how))
-        return made[-1]
-
-    yield make
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    for sweep in made:
-        sweep.close()
-
-
-@pytest.fixture
-def sweep(make_sweep: Callable[..., KubeSweep]) -> KubeSweep:
-    return make_sweep()
 
 
 def one_line(work: Callable[[], object], *words: str) -> str:
@@ -446,21 +416,30 @@ def test_a_box_without_a_volume_says_so_in_its_time_and_begins_once_there_is_one
     make_sweep: Callable[..., KubeSweep],
 ) -> None:
     sweep = make_sweep(volume=False)
-    begun = time.monotonic()
-    said = " ".join(still_creating(lambda: sweep.box(timeout=4)).reasons)
-    assert time.monotonic() - begun < 30
+    begun, box = time.monotonic(), sweep.box()
+    said = not_ready(sweep, box, 4)
+    assert time.monotonic() - begun < 60
     assert "gets no volume" in said
-    sweep.here = sweep.cluster.volume(sweep.namespace).folder
-    box = sweep.box()
-    assert sweep.channel(box).run(["true"], timeout=60).returncode == 0
+    assert not sweep.asked_for(), "it was taken back"
+    sweep.place_volume()
+    sweep.queue(box)
+    sweep.until_sealed(box)
+
+
+def not_ready(sweep: KubeSweep, box: BoxState, seconds: float) -> str:
+    """Why its box can't be reached in so long, as its queue says it."""
+    op = sweep.op("Queue", timeout=seconds)
+    return " ".join(still_creating(lambda: QUEUE.create(op, sweep.queue_inputs(box))).reasons)
 
 
 @proof
 def test_a_box_whose_image_can_t_be_pulled_says_so_and_a_mended_stack_leads_on(sweep: KubeSweep) -> None:
-    said = " ".join(still_creating(lambda: sweep.box(timeout=40, pods={"image": "localhost/not-there:1"})).reasons)
-    assert "localhost/not-there:1 can't be pulled" in said
-    box = sweep.box()
-    assert sweep.channel(box).run(["true"], timeout=60).returncode == 0
+    box, good = sweep.box(pods={"image": "localhost/not-there:1"}), sweep.scheduler
+    sweep.scheduler = {**good, "pods": {"image": "localhost/not-there:1"}}
+    assert "localhost/not-there:1 can't be pulled" in not_ready(sweep, box, 40)
+    sweep.scheduler = good
+    sweep.queue(box)
+    sweep.until_sealed(box)
 
 
 # -- ways around the gate
@@ -536,6 +515,7 @@ def test_a_look_that_comes_late_leaves_a_deleted_claim_s_volume_where_it_is(swee
     """Box, queue and gate look at once. To reserve it again would take it from the claim that has it by then, which is
     lost by that for good."""
     box = sweep.box()
+    assert sweep.channel(box).run(["true"], timeout=60).returncode == 0, "of a new box, too, without a queue"
     admin, name = sweep.admin, claim_name(box.native_id)
     admin.delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sweepstack-hold")
     sweep.until(lambda: refusal(lambda: admin.delete(sweep.path("persistentvolumeclaims", name))) is None, "the delete")

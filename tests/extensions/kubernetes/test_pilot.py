@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sweepstack.channel import agent_source
+from sweepstack.extensions.kubernetes import jobs
 from sweepstack.extensions.kubernetes.onbox import api_server, pilot, worker_state
 from sweepstack.extensions.kubernetes.workers import SHIPPED, pilot_files
 from sweepstack.onbox.common.errors import NotAuthorized, Unreachable
@@ -147,6 +148,48 @@ def test_a_record_of_a_pods_end_frees_its_cell_and_without_one_it_stays(there: P
     assert there.ended() == 0
     assert ("worker-ended", f"{OTHER}.0") in there.events()
     assert ("cell-sealed", "6f1f9a7e-0000-4000-8000-00000000000c.0") in there.events()
+
+
+def waiting(home: Path, *before: str) -> subprocess.Popen[str]:
+    """The shell of a worker's pod, whose files are not there. `before`: words that make it the first process there."""
+    return subprocess.Popen([*before, "sh", "-c", jobs.shell(str(home))], stderr=subprocess.PIPE, text=True)
+
+
+def test_a_pod_that_was_asked_for_early_waits_for_its_command_or_is_told_to_end(there: Pod) -> None:
+    process = waiting(there.box.home)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    part = there.box.home / "part"
+    part.write_text("exec sh -c 'exit 7'\n")
+    (there.box.home / pilot.START).parent.mkdir(exist_ok=True)
+    part.rename(there.box.home / pilot.START)
+    assert process.wait(SECONDS) == 7
+    (there.box.home / pilot.START).unlink()
+    told = waiting(there.box.home)
+    time.sleep(0.3)
+    told.send_signal(signal.SIGTERM)
+    assert told.wait(5) == pilot.AGAIN
+
+
+def test_a_pod_whose_command_does_not_come_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while something is brought by it; and in any case after a while."""
+    in_a_pod = ["unshare", "--fork", "--pid", "--mount-proc", "--map-root-user", "--user"]
+    if subprocess.run([*in_a_pod, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces of processes here")
+    monkeypatch.setattr(jobs, "WAIT_SECONDS", 2)
+    for before, most, least in (
+        ((), 60, 0.9),
+        (("sh", "-c", 'sleep 5 & exec "$@"', "sh"), 60, 4),
+        (("sh", "-c", 'sleep 60 & exec "$@"', "sh"), 2, 1),
+    ):
+        monkeypatch.setattr(jobs, "LONGEST_WAIT", most)
+        begun = time.monotonic()
+        process = waiting(tmp_path, *in_a_pod, *before)
+        _, said = process.communicate(timeout=SECONDS)
+        assert process.returncode in jobs.NO_SENSE, "another pod would wait in vain, too"
+        assert "did not come" in said
+        assert "pulumi up" in said
+        assert least <= time.monotonic() - begun < 30, before
 
 
 @pytest.mark.parametrize(

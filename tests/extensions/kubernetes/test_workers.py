@@ -114,7 +114,7 @@ def store() -> Store:
 
 def top_up(store: Store, cells: int = 10, keep: workers.Keep | None = None, **scheduler: Any) -> str:
     asked = {**SCHEDULER, **scheduler}
-    return workers.top_up(store, BOX, "a", asked, cells, "/py", "/pilot", "runner-1/runner.py", keep=keep)  # type: ignore[arg-type]
+    return workers.top_up(store, BOX, "a", asked, cells, keep=keep)  # type: ignore[arg-type]
 
 
 def running(store: Store, of: dict[str, Any], *indices: int) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def test_a_worker_that_has_written_its_end_reads_no_later_line_and_another_one_i
     )
     said = workers.ends_in(b"torn" + journal + b"\n{}\n" + journal)
     assert set(said.values()) == {"nothing to take", "signal"}
-    asked = (store, BOX, "a", SCHEDULER, 2, "/py", "/pilot", "runner-1/runner.py")
+    asked = (store, BOX, "a", SCHEDULER, 2)
     assert "has 1 more" in workers.top_up(*asked, stopped=lambda: said)  # type: ignore[arg-type]
     store.objects["pod"][one["metadata"]["name"]]["status"]["containerStatuses"][0]["state"] = ended(0)
     first["spec"].update(completions=2, parallelism=2)
@@ -269,6 +269,34 @@ def test_a_preview_says_which_storage_class_a_box_gets_or_that_there_is_none(sto
     assert "no storage class fast; it has kept, slow" in said("fast")
     store.refuses["storageclass"] = NotAuthorized("no")
     assert "you may not list storage classes" in said()
+
+
+def test_a_first_worker_is_asked_for_once_and_the_queue_brings_the_others(store: Store) -> None:
+    def first() -> str:
+        return workers.ask_first(store, BOX, SCHEDULER)  # type: ignore[arg-type]
+
+    assert first() == f"submitted 1 as {BOX}-1"
+    assert first() == "", "one that a killed command left is used"
+    assert "has 2 more" in top_up(store)
+    workers.take_back(store, BOX)  # type: ignore[arg-type]
+    made = store.objects["job"][f"{BOX}-1"]["spec"]
+    assert (store.names("job"), made["completions"], made["suspend"]) == ([f"{BOX}-1"], 3, False)
+
+
+def test_a_first_worker_is_taken_back_where_no_queue_came(store: Store) -> None:
+    workers.ask_first(store, BOX, SCHEDULER)  # type: ignore[arg-type]
+    for _ in range(2):
+        workers.take_back(store, BOX)  # type: ignore[arg-type]
+    assert jobs.is_finished(store.objects["job"][f"{BOX}-1"])
+    assert "submitted 2 as" in top_up(store, 2)
+    assert store.names("job") == [f"{BOX}-2"] or store.names("job") == [f"{BOX}-1", f"{BOX}-2"]
+
+
+@pytest.mark.parametrize("more", [{"pods": {"queue": "gpus"}}, {"nodes": 2}])
+def test_no_first_worker_is_asked_for_where_others_decide_when_it_begins(store: Store, more: dict[str, Any]) -> None:
+    store.objects["pvc"][BOX]["spec"]["accessModes"] = ["ReadWriteMany"]
+    assert workers.ask_first(store, BOX, {**SCHEDULER, **more}) == ""  # type: ignore[arg-type]
+    assert store.names("job") == []
 
 
 # -- what ends leave

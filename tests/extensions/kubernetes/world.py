@@ -65,10 +65,19 @@ class KubeSweep(SharedQueueSweep):
         }  # fmt: skip
         self.job: dict[str, Any] = {"slots": 1, "retries": 0}
         super().__init__(folder)
+        if volume:
+            self._lay()
+        (self.project / "job" / "train.sh").write_text(TRAIN)
+
+    def place_volume(self) -> None:
+        """The volume comes, of a sweep that was made without."""
+        self.here = self.cluster.volume(self.namespace).folder
+        self._lay()
+
+    def _lay(self) -> None:
         self.control = self.here / "control"
         self.control.mkdir(parents=True)
         self.control.chmod(0o777)
-        (self.project / "job" / "train.sh").write_text(TRAIN)
 
     # what differs from a sweep on this machine
 
@@ -104,6 +113,11 @@ class KubeSweep(SharedQueueSweep):
 
     def running(self) -> list[dict[str, Any]]:
         return [pod for pod in self.pods() if pod["status"].get("phase") == "Running"]
+
+    def asked_for(self) -> list[str]:
+        """The Jobs by which workers begin, or wait."""
+        jobs = self.admin.list(self.path("jobs"))
+        return [job["metadata"]["name"] for job in jobs if not job["spec"].get("suspend")]
 
     def left(self) -> list[str]:
         """The objects of ours that are there."""

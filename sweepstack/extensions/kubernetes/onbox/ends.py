@@ -23,8 +23,7 @@ from sweepstack.onbox.common.units import enough_memory
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 SAW = "sweepstack.dev/saw-ended"
-"""An annotation of the pod: what a person saw that shows that its node is off. It counts only while the node does not
-answer."""
+"""An annotation of the pod: what a person saw that shows that its node is off. It counts while that is silent."""
 LATE_SECONDS = 60.0
 """After its grace a pod that still has not ended is no longer just ending."""
 NO_NODE: Mapping[str, Any] = {}
@@ -109,8 +108,7 @@ def _told_by_node(metadata: Mapping[str, Any]) -> bool:
 
 
 def _answers(status: Mapping[str, Any]) -> bool:
-    """Whether the pod's own conditions speak for its node: of a node that is lost, the cluster sets its pods not ready
-    within a minute."""
+    """Whether its own conditions speak for its node: the cluster sets pods of a lost one not ready within a minute."""
     conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
     ready = conditions.get("Ready", {}).get("status") == "True"
     starts = status.get("phase") == "Pending"

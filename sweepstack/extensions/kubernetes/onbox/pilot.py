@@ -26,7 +26,8 @@ import time
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 CLOSED = "jobs/closed"
 """This file below HOME says that the box's workers were ended on purpose: none begins."""
-LOGS = "jobs"
+START = "jobs/batch.sh"
+"""This file below HOME is what a pod's shell goes on with, once it is there: the command that starts the pilot."""
 AGAIN = 75
 """The exit code that asks for another pod."""
 REST, SHORT = 8, 11
