@@ -153,17 +153,19 @@ config:
       last.ckpt: {load: lightning}
       version_0/metrics.csv: {load: csv}
       version_0/hparams.yaml: {load: yaml}
-    metrics: {file: version_0/metrics.csv, x: step, "y": [val_acc, val_loss, train_loss]}
+    metrics: {file: "version_*/metrics.csv", x: step, "y": [val_acc, val_loss, train_loss]}
     candidates: [local]
     boxes: {box-0: {want: running}}
     pull_to: ~/sweeps/spirals
 """,
     edit=replacing("seed: [0, 1, 2]", "seed: [0]"),
     read="""The options are those that the script adds. It gives `fit` a `ckpt_path` that it finds itself, so it writes
-        to `{checkpoints}`: a cell that was killed goes on from its `last.ckpt`.""",
+        to `{checkpoints}`: a cell that was killed goes on from its `last.ckpt`. `CSVLogger` begins `version_1` then;
+        `version_*` in `metrics.file` means one curve over both, and a step that stands in both counts once.""",
     more="""Of each checkpoint the weights, the optimizer, the epoch and the step were read, without running code of it
         ([formats](formats.md)). A script that writes to `lightning_logs/`, and can't be told where, is started in
-        `{out}`.""",
+        `{out}`. One with a `LightningCLI` gets `fit --trainer.default_root_dir {out}`; its config file goes beside it:
+        `--from train.py --from config.yaml`.""",
     metric="max:val_acc",
 )
 OWN = {own.page: own for own in (FILM, SPIRALS)}

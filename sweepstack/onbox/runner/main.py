@@ -249,7 +249,8 @@ class Runner:
         stages = self.setups.collect(self.spec())
         if "mounts" in stages:  # some of the cells may have come back from the bucket
             self._end_dropped(self.schedule.look_again(self._busy()))
-        if self.uploads.copies.collect() or stages or (self.begins and self.begins.news()):
+        begun = bool(self.begins and self.begins.news())  # always asked: `Beginnings.ready` waits for it
+        if self.uploads.copies.collect() or begun or stages:
             self.schedule.settled = False
         if self.setups.shipped_again():
             self._end_dropped(self.schedule.release(self._busy()))

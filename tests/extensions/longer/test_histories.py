@@ -106,6 +106,7 @@ class World:
         while (ready := self.runner.ready(entry)) is None:
             assert time.monotonic() < ends
             time.sleep(0.0002)
+            self.runner.news()
         assert ready
         try:
             self.runner.must_begin("long")
