@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -71,10 +72,9 @@ def report(target: Target, name: str, port: str | None, out: Out) -> int:
         url = f"http://127.0.0.1:{here}/{PAGES.get(served.app, '')}"
         with _way_in(url, token) as file, _watched(served.process) as gone, contextlib.suppress(KeyboardInterrupt):
             _tell(target, name, here, served.app, file, out)
-            if local:
-                threading.Event().wait()
-            else:
-                channel.reach(served.port, here)
+            while local:
+                time.sleep(1.0)  # not the wait of an Event, which Ctrl-C can leave with a RuntimeError of its lock
+            channel.reach(served.port, here)
     if gone.is_set():
         out.line(f"Jupyter of {name} ended by itself, or the connection broke", style="yellow")
         return NO
