@@ -13,6 +13,7 @@ from sweepstack.core.printable import printable
 from sweepstack.extensions.formats.numbers import Arrays, add_parts
 from sweepstack.loaders.base import Content, Folder, NoAnswer, Spec, Unreadable, Unsupported, some
 from sweepstack.loaders.scan import Region, Scan
+from sweepstack.loaders.torch_files.archive import restricted
 
 PART = 64 << 20
 """Bytes of an array that are read at once, unless a row of it has more."""
@@ -292,7 +293,7 @@ class Dcp:
     @staticmethod
     def _torch(torch: Any, name: str, data: bytes, path: str) -> Any:
         try:
-            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            return restricted(torch, io.BytesIO(data))
         except pickle.UnpicklingError as error:
             if "weights_only" in str(error).lower() or "Unsupported" in str(error):
                 raise Unsupported(f"{printable(name)} is what torch.load(weights_only=True) refuses") from None

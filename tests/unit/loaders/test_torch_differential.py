@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sweepstack.loaders.base import LoadResult, PlainSpec, Reader
 from sweepstack.loaders.load import load
+from sweepstack.loaders.torch_files.archive import restricted
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 Make = Callable[[Any], Any]
@@ -39,7 +40,7 @@ def taken_by(torch: Any, path: Path) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            torch.load(path, map_location="cpu", weights_only=True)
+            restricted(torch, path)
         except Exception:
             return False
     return True
@@ -173,6 +174,14 @@ def test_sparse_ones_whose_indices_do_not_fit_are_refused_as_by_torch(torch: Any
     for good in (coo([[0, 1, 1]], (3,)), csr([0, 2, 3], [0, 2, 1]), csr([0, 3, 3], [0, 1, 2])):
         torch.save({"w": torch.arange(3.0), "x": good}, path)
         assert read(path).ok
+
+
+def test_a_file_that_is_refused_says_nothing_of_the_next_one(torch: Any, tmp_path: Path) -> None:
+    bad = torch.sparse_coo_tensor(torch.tensor([[0, 1, 3]]), torch.ones(3), (3,), check_invariants=False)
+    torch.save([bad, argparse.Namespace()], tmp_path / "bad.pt")
+    torch.save({"w": torch.ones(3)}, tmp_path / "good.pt")
+    assert not read(tmp_path / "bad.pt", "torch").ok
+    assert read(tmp_path / "good.pt", "torch").ok
 
 
 def test_files_that_torch_was_told_to_save_without_crcs(torch: Any, tmp_path: Path) -> None:
