@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.config.file import parse_document
+from sweepstack.core.paths import docs_page
 from sweepstack.extensions.importers.found import Found, quoted
 from sweepstack.extensions.importers.python_file import called, dotted, parsed
 from sweepstack.extensions.importers.resume import Resumes, resumes
@@ -148,7 +149,7 @@ def keep(found: Found, known: Takes) -> None:
         why = resumes.doubt or "it goes on from a checkpoint, and this line has no one folder that it writes to"
         found.note(
             f"{found.program}: {why}: a cell that is tried again begins at 0, unless what it loads lies in "
-            "{checkpoints} (docs/checkpoints.md)"
+            f"{{checkpoints}} ({docs_page('checkpoints.md')})"
         )
 
 
