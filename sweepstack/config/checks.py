@@ -55,6 +55,9 @@ _INSTEAD = {
     "comment": "stands in a comment, and the shell would run the value from its second line on{of}. Leave it out",
 }
 """What is wrong there, and what to do."""
+_HUB_KEYS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_OFFLINE = "HF_HUB_OFFLINE"
+"""Variables of huggingface_hub, which Trackio's client uses."""
 _VARIABLE = "PARAM_"
 """So that no parameter is proposed as PATH or HOME."""
 
@@ -185,9 +188,21 @@ def _env(values: dict[str, Any]) -> RawMistakes:
 
 
 def _tracker(values: dict[str, Any]) -> RawMistakes:
-    """That what asks for trackers needs their extension."""
-    if _mapping(values.get("job")).get("tracker") is not None and module_of("trackers", "variables") is None:
+    """That what asks for trackers needs their extension, and a client that may wait for a network a person's word."""
+    job = _mapping(values.get("job"))
+    if job.get("tracker") is not None and module_of("trackers", "variables") is None:
         yield ("job", "tracker"), f"needs {not_here('trackers')}", None
+    named, env = job.get("secrets"), _mapping(job.get("env"))
+    secrets = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+    keys = [name for name in _HUB_KEYS if name in secrets or name in env]
+    if "trackio" in _mapping(job.get("tracker")) and keys and _OFFLINE not in env:
+        yield (
+            ("job", "tracker", "trackio"),
+            f"with {keys[0]} its client asks huggingface.co at trackio.init, and waits without an end where that "
+            f'says nothing. Say in job.env whether cells go there: {_OFFLINE}: "1" (they do not, and download nothing '
+            'from there) or "0"',
+            None,
+        )
 
 
 def _metrics(values: dict[str, Any]) -> RawMistakes:

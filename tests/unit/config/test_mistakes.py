@@ -25,6 +25,11 @@ ONE = [
         )
         for uri in ("http://m#a", "http://m?a", "http://m:99999", "m.lab.org")
     ),
+    (
+        'env: {TAG: "{cell}"',
+        'tracker: {trackio: {uri: "https://t", project: a}}\n      secrets: [HF_TOKEN]\n      env: {TAG: "{cell}"',
+        "line 9 job.tracker.trackio with HF_TOKEN its client asks huggingface.co at trackio.init, and waits",
+    ),
     ("memory: 40GB+", "memmory: 40GB+", 'line 8 job.resources.gpu.memmory unknown key; did you mean "memory"?'),
     ("max_price: 2.10", 'max_price: "2,10"', 'line 16 max_price: "2,10" expected USD per hour, such as 2.10'),
     (
