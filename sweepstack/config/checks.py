@@ -192,8 +192,7 @@ def _tracker(values: dict[str, Any]) -> RawMistakes:
     job = _mapping(values.get("job"))
     if job.get("tracker") is not None and module_of("trackers", "variables") is None:
         yield ("job", "tracker"), f"needs {not_here('trackers')}", None
-    named, env = job.get("secrets"), _mapping(job.get("env"))
-    secrets = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+    secrets, env = _listed_secrets(job), _mapping(job.get("env"))
     keys = [name for name in _HUB_KEYS if name in secrets or name in env]
     if "trackio" in _mapping(job.get("tracker")) and keys and _OFFLINE not in env:
         yield (
@@ -239,10 +238,8 @@ def _secrets(values: dict[str, Any]) -> RawMistakes:
     Whether each has a value is checked where `pulumi` runs.
     """
     job = _mapping(values.get("job"))
-    names = job.get("secrets")
-    listed: list[Any] = [names] if isinstance(names, str) else names if isinstance(names, list) else []
     seen: set[str] = set()
-    for index, name in enumerate(listed):
+    for index, name in enumerate(_listed_secrets(job)):
         loc = ("job", "secrets", index)
         if not isinstance(name, str):
             continue
@@ -263,6 +260,12 @@ def _secrets(values: dict[str, Any]) -> RawMistakes:
         elif name in _mapping(job.get("env")):
             yield loc, f"{name} stands in job.env too; keep one of them", None
         seen.add(name)
+
+
+def _listed_secrets(job: dict[str, Any]) -> list[Any]:
+    """What `job.secrets` lists, right or wrong: it may be one name."""
+    names = job.get("secrets")
+    return [names] if isinstance(names, str) else names if isinstance(names, list) else []
 
 
 def _mapping(value: Any) -> dict[str, Any]:

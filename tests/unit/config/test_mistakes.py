@@ -469,3 +469,13 @@ def test_a_webhook_s_url_is_refused_and_shown_nowhere(tmp_path: Path) -> None:
     assert "line 16  budget.webhook  expected the name of an environment variable" in message
     assert "secret" not in message.replace("is a secret", "")
     assert "hooks.example" not in message
+
+
+@pytest.mark.parametrize("said", ["0", "1"])
+def test_a_key_of_hugging_face_beside_trackio_is_taken_once_it_is_said_whether_cells_go_there(
+    tmp_path: Path, said: str
+) -> None:
+    tracked = "tracker: {trackio: {uri: https://t.lab, project: a}}\n      secrets: HF_TOKEN\n      env: {TAG: "
+    text = broken('env: {TAG: "{cell}"', f'{tracked}"{{cell}}", HF_HUB_OFFLINE: "{said}"')
+    load(tmp_path, text)
+    assert "job.tracker.trackio" in refusal(tmp_path, text.replace("HF_HUB_OFFLINE", "OTHER"))
