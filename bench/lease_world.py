@@ -31,7 +31,7 @@ from bench.lease_system import Clock, Files, Shell
 from sweepstack.core.journal import FAILED, OVER, Journal, could_not_stop, noted, parse_journal
 from sweepstack.onbox.common import locks
 from sweepstack.onbox.common.processes import Process
-from sweepstack.onbox.runner import lease, off, patrol, records
+from sweepstack.onbox.runner import lease, off, patrol, records, vendor
 from sweepstack.onbox.runner.cards import Usage
 from sweepstack.onbox.runner.main import Standstill
 from sweepstack.onbox.runner.patrol import PATROL_SECONDS, STALL_SECONDS, Growth, verdict_on
@@ -376,8 +376,8 @@ class World:
                 (off, "time", plain),
                 (records, "time", plain),
                 (locks, "time", plain),
-                (off, "urllib", types.SimpleNamespace(error=urllib.error, request=request)),
-                (off, "FIRST_PROCESS", self.key_file),
+                (vendor, "urllib", types.SimpleNamespace(error=urllib.error, request=request)),
+                (vendor, "FIRST_PROCESS", self.key_file),
                 (lease, "of_cells", self.of_cells),
                 (lease, "end_all", self.end_all),
                 (patrol, "time", rounds),

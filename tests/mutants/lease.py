@@ -36,17 +36,17 @@ LEASE = (
     ),
     Mutant(
         "send the vendor's key where a redirect points",
-        (Patch(f"{RUNNER}/off.py", "build_opener(_NoRedirect())", "build_opener()"),),
+        (Patch(f"{RUNNER}/vendor.py", "build_opener(_NoRedirect())", "build_opener()"),),
         (f"{TESTS}::test_an_answer_that_is_no_yes[redirect]",),
     ),
     Mutant(
         "write the vendor's key into the journal",
-        (Patch(f"{RUNNER}/off.py", 'text.replace(key, "***")', "text"),),
+        (Patch(f"{RUNNER}/vendor.py", 'text.replace(key, "***")', "text"),),
         (f"{TESTS}::test_the_vendor_is_asked_with_its_own_key_and_asked_again",),
     ),
     Mutant(
         "give up after the first request that is refused",
-        (Patch(f"{RUNNER}/off.py", "        reasons.append(reason)\n", "        return reason\n"),),
+        (Patch(f"{RUNNER}/vendor.py", "        reasons.append(reason)\n", "        return reason\n"),),
         (f"{TESTS}::test_the_second_request_is_sent_where_the_first_one_is_refused",),
     ),
     Mutant(

@@ -22,7 +22,7 @@ from sweepstack.onbox.common.processes import Process, scan
 from sweepstack.onbox.runner import lease, patrol
 from sweepstack.onbox.runner import off as off_module
 from sweepstack.onbox.runner.off import issue
-from tests.onbox.harness import Box, alive, wait_for
+from tests.onbox.harness import Box, alive, around, wait_for
 
 KEY = "rpa_NEVER_IN_A_LOG"
 YEAR = 365 * 86_400.0
@@ -268,6 +268,25 @@ def test_the_vendor_is_asked_with_its_own_key_and_asked_again(box: Box, vendor: 
     assert reasons[0] == "the vendor answered 401: no such key: ***"
     assert "accepted, and the box still runs" in reasons[-1]
     assert not [path for path in box.root.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+def test_the_vendor_is_asked_though_the_runner_s_files_went_meanwhile(box: Box, vendor: Vendor) -> None:
+    """As with a disk that can't be read any more: what asks is in memory by then."""
+    change = """
+        from pathlib import Path
+        from sweepstack.onbox.runner import lease
+        look = lease.Watcher._round
+        def once(self):
+            look(self)
+            Path(lease.__file__).with_name("vendor.py").unlink(missing_ok=True)
+        lease.Watcher._round = once
+    """
+    keyed(box, vendor)
+    box.add("a")
+    assert box.start(env={"RUNPOD_API_KEY": KEY}, script=around(box, change)).ended() == 0
+    off(box)
+    assert not (box.runner / "sweepstack" / "onbox" / "runner" / "vendor.py").exists()
+    assert json.loads(vendor.asked[0]["body"]) == {"action": "stop"}
 
 
 @pytest.mark.parametrize(

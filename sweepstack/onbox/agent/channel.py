@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import PlatformError
 from sweepstack.onbox.common.run_process import Completed
 
@@ -25,8 +24,7 @@ def host_identity() -> str:
     return socket.gethostname()
 
 
-@dataclass(frozen=True)
-class SshEndpoint:
+class SshEndpoint(NamedTuple):
     """Where a box's sshd listens now. `proxied`: through the platform's own relay, which passes a shell and no files.
 
     `start`: the platform's mark of this start of the box; while it is the same, the host key must be the same.
@@ -41,8 +39,7 @@ class SshEndpoint:
     known_as: str = ""
 
 
-@dataclass(frozen=True)
-class DirEntry:
+class DirEntry(NamedTuple):
     """One entry of a folder. `size`: bytes for files, else 0. Links are listed as links, never followed."""
 
     name: str
@@ -50,8 +47,7 @@ class DirEntry:
     size: int
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """Regular files below some folders: path, bytes, and the last change (ctime, epoch seconds).
 
     A file with several hard links is listed once. `problem`: why the list is not complete; "" when it is.
@@ -61,8 +57,7 @@ class Listing:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Other:
+class Other(NamedTuple):
     """What is neither a file nor a folder. `what`: a socket, a pipe, or what the link leads to, for people. `means`:
     the regular file of the box that a link leads to, by its own path, with `size` bytes; "" where it leads to none."""
 
@@ -72,8 +67,7 @@ class Other:
     size: int = 0
 
 
-@dataclass(frozen=True)
-class BoxProcess:
+class BoxProcess(NamedTuple):
     """A live process of a box, found by its environment or its ancestors. Zombies are not live."""
 
     pid: int

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-
-from sweepstack.onbox.common.dataclass import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 ROUNDS = 30
 CLOSE = 1e-3
@@ -19,8 +18,7 @@ _BOX = "\0box"
 """The box is one more axis; no parameter has this name."""
 
 
-@dataclass(frozen=True)
-class Took:
+class Took(NamedTuple):
     """A measured cell: the box that ran it (by its native id, or one of its workers), and seconds."""
 
     cell: str
@@ -28,12 +26,11 @@ class Took:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Durations:
+class Durations(NamedTuple):
     """`overall`: seconds of a typical cell. `effects`: axis → value → by which factor it takes longer."""
 
     overall: float
-    effects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    effects: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
     def of(self, params: Mapping[str, object]) -> float:
         """Seconds that a cell of these parameters takes on a box of speed 1. A value that was never measured counts as
@@ -56,7 +53,7 @@ def durations(params: Mapping[str, Mapping[str, object]], measured: Iterable[Too
     if not rows:
         return None
     left = [math.log(max(one.seconds, SHORTEST)) for one in rows]
-    overall = statistics.fmean(left)
+    overall = math.fsum(left) / len(left)
     left = [value - overall for value in left]
     groups = _groups(rows, params)
     effects: dict[str, dict[str, float]] = {axis: defaultdict(float) for axis in groups}
@@ -64,7 +61,7 @@ def durations(params: Mapping[str, Mapping[str, object]], measured: Iterable[Too
         most = 0.0
         for axis, values in groups.items():
             for value, places in values.items():
-                shift = statistics.fmean(left[place] for place in places)
+                shift = math.fsum(left[place] for place in places) / len(places)
                 most = max(most, abs(shift))
                 effects[axis][value] += shift
                 for place in places:

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.onbox.common.processes import signal_group
 
@@ -25,8 +25,7 @@ _hang: dict[str, subprocess.Popen[bytes]] = {}
 """By its path, a tool that was killed and has not ended: another one would hang beside it."""
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """How a command ended; `returncode` is -n for signal n. It does not prove what the command did."""
 
     returncode: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from sweepstack.onbox.common.dataclass import dataclass
+from typing import NamedTuple
 
 _UNITS = {
     "B": 1,
@@ -23,8 +22,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?B)(\+?)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """A size in bytes; `at_least` when it was written with a plus sign (`40GB+`). `text` is the canonical spelling."""
 
     bytes: int

@@ -148,6 +148,8 @@ class Host(Agent):
 
 def _plain(answer: Any) -> Any:
     """A verb's result as JSON values."""
+    if hasattr(answer, "_asdict"):
+        return _plain(answer._asdict())
     if isinstance(answer, (list, tuple)):
         return [_plain(one) for one in answer]
     if isinstance(answer, dict):

@@ -65,6 +65,11 @@ def seconds_of(spec: Mapping[str, Any]) -> float | None:
         return None
 
 
+def _way(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """How the box is stopped; empty where there is no way."""
+    return dict((spec.get("lease") or {}).get("how") or {})
+
+
 class Starter:
     """Starts the watcher where spec.json has a lease and none is at work, and shows it that the runner goes on. For
     the runner's main loop; never raises."""
@@ -154,6 +159,8 @@ class Watcher:
 
     def _round(self) -> None:
         """One look. Raises what keeps it from being made just now."""
+        if _way(self.spec()).get("by") == "key":  # now: when the lease is over the disk may not be readable
+            import sweepstack.onbox.runner.vendor  # noqa: F401
         runs = self._runs()
         if runs:
             self._hang.look(self._cells_alive, lambda: [folder for folder, _ in self._attempts()])
@@ -195,7 +202,7 @@ class Watcher:
     def _ended(self, runs: bool) -> None:
         """The lease is over: stops the box, or tells once why it stays."""
         spec = self.spec()
-        asked = dict((spec.get("lease") or {}).get("how") or {})
+        asked = _way(spec)
         if boot_time() < self._next:
             return
         if at_work(self.home):
