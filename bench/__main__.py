@@ -34,7 +34,7 @@ class Row:
 
     figure: str
     median: str
-    maximum: str
+    maximum: str = ""
     baseline: str = ""
     ratio: str = ""
     limit: str = ""

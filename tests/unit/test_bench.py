@@ -9,8 +9,9 @@ import time
 import pytest
 
 from bench import asha_bench
-from bench.__main__ import Row, against, markdown, within
+from bench.__main__ import Row, against, kubernetes_rows, markdown, within
 from bench.compared import compared
+from bench.slurm_scale_bench import LIMITS
 
 
 def test_what_never_ends_is_cut_off_and_cleans_up() -> None:
@@ -50,6 +51,21 @@ def test_a_figure_against_its_baseline() -> None:
     row = Row("pull", "2.00 s", "3.00 s", "cp 1 s", "2.00×", "≤ 2×", True)
     assert against("pull", found, "ours", "cp 1 s") == row
     assert against("pull", found | {"limit": 1.5}, "ours", "cp 1 s").ok is False
+
+
+def test_each_figure_of_kubernetes_has_its_row() -> None:
+    """Of all that `bench.kubernetes_bench` hands on, also of a sweep of 10,000 cells."""
+    cell = {**compared({"ours": [1.0, 1.01], "loop": [1.0, 1.0]}, "ours", "loop"), "cells": 2, "limit": 1.02}
+    took = {"job": [1.0], "local": [2.0], "first": [3.0], "command": [2.0], "allowed": [3.4]}
+    first = {**compared(took, "first", "allowed"), "rounds": 1, "limit": 1.2}
+    looked = {"cpu": {"preview": 1.0, "status": 1.0}, "memory": 1e8, "resources": 5}
+    few = {**looked, "preview": 2.0, "status": 1.0, "watches": 0, "boxes": 1, "calls": 9}
+    scale = {"limits": LIMITS, "4": few, "10000": {**few, "preview": 4.0, "watches": 2}}
+    rows = {row.figure: row for row in kubernetes_rows({"cell": cell, "first": first, "scale": scale})}
+    assert [row.ok for row in rows.values()] == [True, True, True, True, True, False, True]
+    watches = Row("  watches of 10,000 cells on Kubernetes", "2", limit="≤ 1", ok=False)
+    assert rows[watches.figure] == watches
+    assert len(markdown(list(rows.values())).splitlines()) == 2 + len(rows)
 
 
 def test_what_a_trial_costs_beyond_its_training() -> None:
