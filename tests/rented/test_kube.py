@@ -63,10 +63,10 @@ def test_the_loop_on_kubernetes(stack: KubeStack) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("what", ["claim", "namespace"])
+@pytest.mark.parametrize("what", ["claim", "claim and finalizers", "namespace"])
 def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, what: str) -> None:
     """The policy refuses it, with our words. Where a person takes that away and goes on, the finalizer holds the claim,
-    and its volume is read by another one."""
+    and its volume is read by another one; also where the finalizers are taken away, too."""
     stack.init()
     ok(stack.up(timeout=300))
     (box,) = stack.boxes_there()
@@ -79,12 +79,16 @@ def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, wha
 
     def is_deleted() -> bool:
         with contextlib.suppress(Refused):  # the server may go by the policy for a while yet
-            admin.delete(claim if what == "claim" else f"/api/v1/namespaces/{NAMESPACE}")
-        # A namespace ends its pods first, and what else it has once they are gone.
-        what_ends = claim if what == "claim" else f"/api/v1/namespaces/{NAMESPACE}"
+            admin.delete(what_ends)
         return "deletionTimestamp" in admin.get(what_ends)["metadata"]
 
+    # A namespace ends its pods first, and what else it has once they are gone.
+    what_ends = f"/api/v1/namespaces/{NAMESPACE}" if what == "namespace" else claim
     until(is_deleted, "the delete", told=stack.cluster.told)
+    if what == "claim and finalizers":
+        admin.patch(claim, {"metadata": {"finalizers": None}})
+        until(lambda: not admin.get(claim), "end of the claim", told=stack.cluster.told)
+        assert "was deleted by hand" in " ".join(stack.sweepctl("status", timeout=180).text.split())
     for pod in admin.list(PODS):
         admin.delete(f"{PODS}/{pod['metadata']['name']}")
     assert_refused(stack.destroy(timeout=180))

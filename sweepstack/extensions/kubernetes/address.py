@@ -34,11 +34,6 @@ class Address:
     def __str__(self) -> str:
         return f"{self.namespace}/{self.context}"
 
-    @property
-    def whole(self) -> bool:
-        """Whether it says both, so that another machine can read it."""
-        return bool(self.namespace and self.context)
-
 
 def completed(address: Address) -> Address:
     """The address with what the kubeconfig of this machine adds. Reads that file; sends nothing. Raises ConfigError

@@ -21,6 +21,7 @@ from sweepstack.onbox.common.errors import (
     NoCapacity,
     NotAuthorized,
     OutcomeUnknown,
+    PlatformError,
     RateLimited,
     RequestRefused,
     Unreachable,
@@ -40,7 +41,7 @@ QUOTA = "exceeded quota"
 """How the API server words a refusal by a ResourceQuota, whose status is that of a missing right."""
 PAGE = 500
 """Objects in one answer to a list."""
-_OF: dict[str, tuple[str, str, bool]] = {
+KINDS: dict[str, tuple[str, str, bool]] = {
     "pvc": ("/api/v1", "persistentvolumeclaims", True),
     "pod": ("/api/v1", "pods", True),
     "event": ("/api/v1", "events", True),
@@ -87,7 +88,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._ends = ""
         self._client: ApiClient | None = None
-        self._whole: Address | None = address if address.whole else None
+        self._whole: Address | None = address if address.namespace and address.context else None
 
     @property
     def address(self) -> Address:
@@ -160,18 +161,19 @@ class Cluster:
     def create(self, kind: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
         """Makes it. Raises Exists; RequestRefused with the server's words; OutcomeUnknown."""
         query = {"fieldManager": MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-        return self._made(self._write("POST", self._path(kind), body, query))
+        return self._write("POST", self._path(kind), body, query)
 
     def apply(self, kind: str, name: str, body: Mapping[str, Any]) -> Object:
         """Server-side apply: what others own stays. Idempotent. Raises Conflict, RequestRefused, OutcomeUnknown."""
         query = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
-        return self._made(self._write("PATCH", self._path(kind, name), body, query, "application/apply-patch+yaml"))
+        return self._write("PATCH", self._path(kind, name), body, query, "application/apply-patch+yaml")
 
     def patch(self, kind: str, name: str, body: Mapping[str, Any]) -> Object | None:
         """A merge patch; with `metadata.resourceVersion` only of that very version. None where it is gone. Raises
         Conflict, RequestRefused, OutcomeUnknown."""
         query = {"fieldManager": MANAGER}
-        return self._write("PATCH", self._path(kind, name), body, query, "application/merge-patch+json", gone=True)
+        merge = "application/merge-patch+json"
+        return self._write("PATCH", self._path(kind, name), body, query, merge, gone=True) or None
 
     def delete(self, kind: str, found: Object, *, grace: int | None = None, propagation: str = "Foreground") -> None:
         """Asks for the end of this very object, which may come later. Idempotent: one that is gone is a success."""
@@ -184,7 +186,7 @@ class Cluster:
 
     def may(self, verb: str, kind: str, *, subresource: str = "") -> bool:
         """Whether this user may do that here, as the server says. Reads only."""
-        group, resource, inside = _OF[kind]
+        group, resource, inside = KINDS[kind]
         attributes = {
             "verb": verb,
             "group": group.split("/")[2] if group.startswith("/apis/") else "",
@@ -196,12 +198,14 @@ class Cluster:
             attributes |= {"namespace": self.namespace, "name": self.namespace}
         body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         body["spec"] = {"resourceAttributes": attributes}
-        said = self._made(self._write("POST", self._path("access"), body, {}))
+        said = self._write("POST", self._path("access"), body, {})
         return bool((said.get("status") or {}).get("allowed"))
 
     def events(self, name: str) -> Objects:
-        """What was told of the object of this name, oldest first."""
-        found = self.list("event", fields=f"involvedObject.name={name}")
+        """What was told of the object of this name, oldest first. They are only words: none where they can't be had."""
+        found: Objects = []
+        with contextlib.suppress(PlatformError):
+            found = self.list("event", fields=f"involvedObject.name={name}")
         return sorted(found, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
 
     def exec_facts(self, pod: str) -> Object:
@@ -228,7 +232,7 @@ class Cluster:
     # -- requests
 
     def _path(self, kind: str, name: str = "") -> str:
-        group, resource, inside = _OF[kind]
+        group, resource, inside = KINDS[kind]
         where = f"{group}/namespaces/{quote(self.namespace)}/{resource}" if inside else f"{group}/{resource}"
         name = claim_name(name) if kind == "pvc" else name
         return f"{where}/{quote(name)}" if name else where
@@ -257,7 +261,8 @@ class Cluster:
         content: str = "application/json",
         *,
         gone: bool = False,
-    ) -> Object | None:
+    ) -> Object:
+        """What the API server says: 2xx; empty where there is no such thing, which `gone` lets pass."""
         status, reason, data = retried(
             lambda: self._ask(method, path, query, body, content),
             Deadline(CALL_SECONDS),
@@ -272,17 +277,12 @@ class Cluster:
             return said
         words = _words(said) or reason
         if status == 404 and gone and said.get("kind") == "Status":
-            return None
+            return {}
         if status == 409:
             raise (Exists if said.get("reason") == "AlreadyExists" else Conflict)(f"{self._who()}: {words}")
         if status < 400 or status >= 500:
             raise OutcomeUnknown(f"{self._who()}: {method} {path} was answered by {status}: {words}")
         raise (OverQuota if status == 403 and QUOTA in words else RequestRefused)(f"{self._who()}: {words}")
-
-    @staticmethod
-    def _made(said: Object | None) -> Object:
-        assert said is not None  # only what may be gone already has no answer
-        return said
 
     def _ask(
         self,
@@ -430,8 +430,9 @@ def claim_name(native_id: str) -> str:
 
 
 def id_of(pvc: Object) -> str:
-    """The id of the box whose claim this is."""
-    return f"{pvc['metadata']['name']}-{pvc['metadata']['uid'][:8]}"
+    """The id of the box whose claim this is; of one that took another's place, that one's (its label)."""
+    known = str((pvc["metadata"].get("labels") or {}).get(BOX))
+    return known if ID.fullmatch(known) else f"{pvc['metadata']['name']}-{pvc['metadata']['uid'][:8]}"
 
 
 PREFIX = "sweepstack.dev/"

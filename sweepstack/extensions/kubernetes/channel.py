@@ -77,8 +77,7 @@ class PodWay:
     def forget_connection(self) -> None:
         """Each command has a connection of its own."""
 
-    def close(self) -> None:
-        """See `forget_connection`."""
+    close = forget_connection
 
     def start(
         self, remote: str, stdin: Any, stdout: Any, stderr: Any = None, *, terminal: bool = False, report: str = ""

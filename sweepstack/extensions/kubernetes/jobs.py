@@ -108,12 +108,8 @@ def is_queued(job: Object) -> bool:
 
 def indices(text: str) -> set[int]:
     """`1,3-5` as numbers. What is none is left out."""
-    found: set[int] = set()
-    for word in text.split(","):
-        match = _RANGE.fullmatch(word.strip())
-        if match:
-            found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
+    found = filter(None, map(_RANGE.fullmatch, text.replace(" ", "").split(",")))
+    return {index for one in found for index in range(int(one[1]), int(one[2] or one[1]) + 1)}
 
 
 def open_indices(job: Object) -> set[int]:
@@ -133,11 +129,6 @@ def nodes_of(body: Object) -> int:
 def leads(pod: Object) -> bool:
     """Whether a pod is a worker, or the first one of its worker."""
     return nodes_of(pod) == 1 or index_of(pod) == 0
-
-
-def workers_in(job: Object) -> int:
-    """How many workers a Job has."""
-    return 1 if nodes_of(job) > 1 else int(job["spec"]["completions"])
 
 
 def index_of(pod: Object) -> int | None:

@@ -3,28 +3,80 @@
 Our finalizer holds the claim, but no new pod may mount one that is Terminating, and a namespace that is Terminating
 takes no new object. So the volume behind it is kept (`Retain`) and bound to a claim of another name: in the same
 namespace, or where that ends, in `KEPT`. The old claim stays: it is the box's record.
+
+Where a person took our finalizer away, too, the claim is gone, and what becomes of the volume is its reclaim policy's
+to say. Then the claim of another name is the box's record, with what its Jobs carry of the former.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 
-from sweepstack.extensions.kubernetes import api, objects
-from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Cluster, Exists, Object, let_go, marks_of
-from sweepstack.extensions.kubernetes.objects import HOLD
+from sweepstack.extensions.kubernetes import api, jobs, objects
+from sweepstack.extensions.kubernetes.api import MANAGED, MANAGER, Cluster, Exists, Object, let_go, marks_of
+from sweepstack.extensions.kubernetes.objects import HOLD, NAME
 from sweepstack.onbox.common.errors import RequestRefused, Unreachable
-from sweepstack.onbox.host.platform import Wait
 
 KEPT = "sweepstack-kept"
 """The namespace of what lay in one that ends."""
 RECLAIM, WHERE = "reclaim", "kept-in"
 """Annotations: of a volume, what its reclaim policy was before; of a claim, the namespace of the one that reads it."""
-BIND_SECONDS = 60.0
 
 
 def name_of(native_id: str) -> str:
     """The claim that takes the volume over."""
     return f"{native_id}-kept"
+
+
+def claim(cluster: Cluster, native_id: str) -> Object | None:
+    """The claim that is the box's record: its own, else the one that took its place (`saved`). Raises Unreachable."""
+    return cluster.get("pvc", native_id) or cluster.get("pvc", name_of(native_id))
+
+
+def saved(cluster: Cluster, native_id: str) -> Object:
+    """The same. Where there is none, and Jobs of the box are, a person took its claim away, with our hold on it: a
+    destroy lets Jobs go first. So its volume is kept, while workers may write still. Idempotent; blocks for seconds.
+
+    Raises Unreachable where no Job is there; else with what is missing: rights, or the volume."""
+    if (found := claim(cluster, native_id)) is not None:
+        return found
+    why = f"{native_id} can't be read: {cluster} has no claim of this name"
+    job = max(cluster.list("job", api.labels_of(native_id)), key=jobs.number_of, default=None)
+    if job is None:
+        raise Unreachable(why)
+    why += ": it was deleted by hand, and our hold with it"
+    _must_change(cluster, f"{why}; its volume is there for as long as its reclaim policy lets it", "list", "patch")
+    volume = next((pv for pv in cluster.list("pv") if _is_of(pv, cluster.namespace, native_id)), None)
+    if volume is None:
+        if (found := claim(cluster, native_id)) is not None:  # another command was first
+            return found
+        box = marks_of(job).get(NAME, "BOX")
+        raise Unreachable(
+            f"{why}, and the cluster has no volume that was its: what was on it is gone, unless a person gave it to "
+            f'another claim. Next: sweepctl give-up data/{box} --reason "…", then pulumi up and pulumi destroy'
+        )
+    spec = job["spec"]["template"]["spec"]
+    like = {"image": spec["containers"][0]["image"], "service_account": spec.get("serviceAccountName")}
+    like["tolerations"] = spec.get("tolerations")  # that of a Job without a record: an older version made it
+    record = objects.mark(pods=objects.spelled(like))["metadata"]["annotations"] | objects.record_of(job)
+    pv = _released(cluster, volume["metadata"]["name"], cluster.namespace, name_of(native_id))
+    return _claimed(cluster, native_id, pv, record)
+
+
+def _must_change(cluster: Cluster, why: str, *verbs: str) -> None:
+    if not all(cluster.may(verb, "pv") for verb in verbs):
+        raise Unreachable(
+            f"{why}. To read it, its volume has to be bound to a new claim, which this user may not do "
+            f"({' and '.join(verbs)} persistentvolumes). Next: the same command by a user who may"
+        )
+
+
+def _is_of(pv: Object, namespace: str, native_id: str) -> bool:
+    """Whether a volume was that of the box's own claim, or is set aside for the one that takes its place."""
+    of = pv["spec"].get("claimRef") or {}
+    own = f"{of.get('name')}-{str(of.get('uid'))[:8]}" == native_id
+    return of.get("namespace") == namespace and (own or (of.get("name") == name_of(native_id) and not of.get("uid")))
 
 
 def ends(cluster: Cluster) -> bool:
@@ -35,30 +87,23 @@ def ends(cluster: Cluster) -> bool:
 
 def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, str]:
     """Where a new pod can mount the box: the cluster's namespace and the claim's name. Its own, where neither it nor
-    its namespace was deleted. Else the volume is bound anew, which blocks for a minute at most. Idempotent.
+    its namespace was deleted. Else the volume is bound anew, which takes a moment more than this call. Idempotent.
 
     Raises Unreachable with what is missing: the right to change volumes, or a volume."""
     leaves = ends(cluster)
     if not objects.deleted(pvc) and not leaves:
-        return cluster, api.claim_name(native_id)
+        return cluster, str(pvc["metadata"]["name"])
     volume = str((pvc.get("spec") or {}).get("volumeName") or "")
     if not volume:
         raise Unreachable(f"the claim {native_id} was deleted before it had a volume: there is nothing to read")
-    if not cluster.may("patch", "pv"):
-        raise Unreachable(
-            f"the claim {native_id} or its namespace was deleted by hand, and no pod of it runs. To read it, its "
-            f"volume {volume} has to be bound to a new claim, which this user may not do (patch persistentvolumes). "
-            "Next: the same command by a user who may"
-        )
+    _must_change(cluster, f"the claim {native_id} or its namespace was deleted by hand, and no pod of it runs", "patch")
     there = cluster.beside(KEPT) if leaves else cluster
     name = name_of(native_id)
-    found = there.get("pvc", name)
-    if found is None:
+    if there.get("pvc", name) is None:
         if there is not cluster:
             _namespace(there)
-        cluster.patch("pvc", native_id, objects.mark(kept_in=there.namespace))
-        _claimed(there, name, native_id, _released(cluster, volume, there.namespace, name), pvc)
-    _bound(there, name)
+        cluster.patch("pvc", pvc["metadata"]["name"], objects.mark(kept_in=there.namespace))
+        _claimed(there, native_id, _released(cluster, volume, there.namespace, name), objects.record_of(pvc))
     return there, name
 
 
@@ -116,18 +161,16 @@ def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Objec
     return pv
 
 
-def _claimed(there: Cluster, name: str, native_id: str, pv: Object, former: Object) -> None:
+def _claimed(there: Cluster, native_id: str, pv: Object, record: Mapping[str, str]) -> Object:
     spec = {
         "accessModes": pv["spec"]["accessModes"],
         "resources": {"requests": {"storage": pv["spec"]["capacity"]["storage"]}},
         "storageClassName": pv["spec"].get("storageClassName") or "",
         "volumeName": pv["metadata"]["name"],
     }
-    marks = {f"{api.PREFIX}{key}": value for key, value in marks_of(former).items()}
+    marks = objects.mark(kept_in=there.namespace, ready_at=objects.now())["metadata"]["annotations"]
+    labels = {api.BOX: native_id, objects.ROLE: "kept"}
+    body = objects.held_claim(name_of(native_id), labels, {**record, **marks}, spec)
     with contextlib.suppress(Exists):
-        there.create("pvc", objects.held_claim(name, {BOX: native_id, objects.ROLE: "kept"}, marks, spec))
-
-
-def _bound(there: Cluster, name: str) -> None:
-    if Wait(BIND_SECONDS).until(lambda: objects.phase_of(there.get("pvc", name) or {}) == "Bound", name):
-        raise Unreachable(f"the claim {name} in {there} is not bound still: kubectl describe pvc {name} says why")
+        return there.create("pvc", body)
+    return there.get("pvc", name_of(native_id)) or body

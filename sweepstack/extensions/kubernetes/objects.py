@@ -26,6 +26,8 @@ TAG, NAME, MADE, PRICE = "tag", "name", "created-at", "price-per-hour"
 READY, POWER, ENDING, PODS, FRESH = "ready-at", "power", "ending-at", "pods", "fresh"
 """Annotations: when the box was reached first, or after a stop; `stopped`, `stopping`; when a destroy began; what its
 pods are like; that no pod has had it yet: nothing lies on it."""
+RECORD = (TAG, NAME, MADE, PRICE, PODS)
+"""Of a claim's annotations, those that its Jobs carry, too: for one that takes its place (`kept.saved`)."""
 DISK = "10GB"
 """The claim's size where `resources.disk` names none."""
 SHARED, MANY = "shared", "ReadWriteMany"
@@ -68,13 +70,23 @@ def spelled(pods: Mapping[str, Any]) -> str:
     return json.dumps(dict(pods), sort_keys=True)
 
 
+def record_of(body: Object) -> dict[str, str]:
+    """The annotations of a claim, or a Job, that are the box's record, as they are applied."""
+    return {f"{PREFIX}{key}": marks[key] for marks in [marks_of(body)] for key in RECORD if key in marks}
+
+
 def pods_of(pvc: Object) -> dict[str, Any]:
     """What the pods of a box are like, as its claim has it; empty where that can't be read."""
-    try:
-        found = json.loads(marks_of(pvc).get(PODS, "{}"))
-    except ValueError:
-        return {}
+    found = read(pvc, PODS)
     return found if isinstance(found, dict) else {}
+
+
+def read(body: Object, key: str) -> Any:
+    """What an annotation of ours says as JSON; None where that can't be read."""
+    try:
+        return json.loads(marks_of(body).get(key, "null"))
+    except ValueError:
+        return None
 
 
 def deleted(body: Object) -> bool:
@@ -99,11 +111,6 @@ def phase_of(body: Object) -> str:
 def is_over(pod: Object) -> bool:
     """Whether the cluster takes a pod for ended: no proof that it has (`onbox/ends.py`)."""
     return phase_of(pod) in ("Succeeded", "Failed")
-
-
-def node_of(pod: Object) -> str:
-    """Where it was put; "" before that."""
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def now() -> str:

@@ -7,14 +7,15 @@ proves nothing where that is another one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweepstack.core.box_end import Moves
-from sweepstack.extensions.kubernetes import create, manifests, objects, power, states, storage, workers
+from sweepstack.extensions.kubernetes import create, kept, manifests, objects, power, states, storage, workers_asked
 from sweepstack.extensions.kubernetes.address import ADAPTER, Address, completed
-from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, marks_of
+from sweepstack.extensions.kubernetes.api import ID, MANAGED, MANAGER, Cluster, id_of, marks_of
 from sweepstack.extensions.kubernetes.channel import PodChannel
 from sweepstack.extensions.kubernetes.objects import ENDING, POWER, ROLE, TAG
 from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, Unreachable, Unsupported
@@ -77,7 +78,7 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWit
         name = objects.name_of(tag)
         pvc = self.cluster.get("pvc", name)
         if pvc is None:
-            found = states.gone(self.cluster, states.former_of(self.cluster, name) or name)
+            found = self._record(states.former_of(self.cluster, name) or name, here)
             return None if found.phase is Phase.GONE else found
         if marks_of(pvc).get(TAG) != tag:
             raise Unreachable(f"the claim {name} in {self.cluster} has another tag: it is not ours, or was changed")
@@ -87,8 +88,10 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWit
         return create.create(self.cluster, request, wait, self._reach)
 
     def get(self, native_id: str, account: str) -> BoxRecord:
-        here = self._require(native_id, account)
-        pvc = self.cluster.get("pvc", native_id)
+        return self._record(native_id, self._require(native_id, account))
+
+    def _record(self, native_id: str, here: str) -> BoxRecord:
+        pvc = kept.claim(self.cluster, native_id)
         return states.gone(self.cluster, native_id) if pvc is None else states.record(self.cluster, pvc, here)
 
     def begun(
@@ -112,13 +115,14 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWit
     def list_tagged(self, prefix: str) -> list[BoxRecord]:
         if self._cluster is None:
             return []
-        found = self.cluster.list("pvc", f"{MANAGED}={MANAGER},{ROLE}!=kept")
-        ours = [pvc for pvc in found if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
+        there = self.cluster.list("pvc", f"{MANAGED}={MANAGER}")  # of two of a box the last one counts: its own
+        found = {id_of(pvc): pvc for pvc in sorted(there, key=lambda pvc: ROLE not in pvc["metadata"]["labels"])}
+        ours = [pvc for _, pvc in sorted(found.items()) if marks_of(pvc).get(TAG, prefix).startswith(prefix)]
         here = self.cluster.account()
-        return sorted((states.record(self.cluster, pvc, here) for pvc in ours), key=lambda one: one.native_id)
+        return [states.record(self.cluster, pvc, here) for pvc in ours]
 
     def refusals(self, scheduler: Mapping[str, Any]) -> list[str]:
-        return workers.refusals(self.cluster, scheduler)
+        return workers_asked.refusals(self.cluster, scheduler)
 
     def ahead(self, resources: Mapping[str, Any]) -> list[str]:
         return storage.words(self.cluster, str(resources.get(create.STORAGE) or ""))
@@ -131,16 +135,16 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWit
         raise Unsupported("a cluster is not shut down by a command of one box: end its node pool where it was rented")
 
     def who_answers(self) -> list[str]:
-        try:
-            return [self.cluster.account()]
-        except Unreachable as error:
-            raise Unreachable(f"nothing answers for it: {error}") from error
+        return [self.cluster.account()]
 
     def pinned(self) -> list[str]:
         return []
 
     def channel(self, native_id: str, account: str) -> Channel:
         phase = self.get(native_id, account).phase
+        if phase is Phase.ENDING:
+            with contextlib.suppress(PlatformError):  # who needs its claim is told why it can't be kept
+                kept.saved(self.cluster, native_id)
         if phase is Phase.GONE:
             raise Unreachable(f"the box {native_id} is gone: {self.cluster} has nothing of it")
         new = phase is Phase.CREATING
@@ -155,7 +159,7 @@ class KubernetesPlatform(CanStop, IsCluster, HasManifests, TellsAhead, BeginsWit
     def _closed(self, native_id: str) -> str:
         """Why nothing may be started on the box now; "" when it may, or when the cluster can't be asked."""
         try:
-            pvc = self.cluster.get("pvc", native_id)
+            pvc = kept.claim(self.cluster, native_id)
         except PlatformError:
             return ""
         if pvc is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes.api import Object, marks_of
-from sweepstack.extensions.kubernetes.objects import deleted, is_over, node_of, phase_of, status_of
+from sweepstack.extensions.kubernetes.objects import phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
 
@@ -51,30 +51,15 @@ _SCHEDULER: tuple[tuple[str, str], ...] = (
 """What the scheduler says of nodes → what that means."""
 
 
-def words(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
-    """How it is with a pod, in one line: that it runs, why it does not begin, or how it ended; each with what to do.
-    `events`: of the pod, oldest first. Never raises."""
-    try:
-        return _words(pod, events)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return f"what the cluster shows of the pod does not read ({error!r})"
+# -- before it runs
 
 
-def _words(pod: Object, events: Sequence[Mapping[str, Any]]) -> str:
-    status, name = status_of(pod), str(pod["metadata"]["name"])
-    if is_over(pod) or _terminated(status):
-        return f"{name} {ending(pod)}"
+def beginning(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """How it is with a pod that does not run yet, in one line. `events`: of the pod, oldest first."""
+    name, node = pod["metadata"]["name"], ends.node_of(pod)
     if why := waiting(pod, events):
         return f"{name} waits: {why}"
-    if deleted(pod):
-        return f"{name} is just ending{_disrupted(status)}"
-    node = node_of(pod)
-    if phase_of(pod) == "Running":
-        return f"{name} runs on {node}"
     return f"{name} starts on {node}" if node else f"{name} waits for the scheduler"
-
-
-# -- before it runs
 
 
 def waiting(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -270,7 +255,7 @@ def _disrupted(status: Mapping[str, Any]) -> str:
 
 def off(pod: Object) -> str:
     """The command by which a person says that a pod's node is off."""
-    return f"`kubectl taint nodes {node_of(pod) or 'NODE'} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
+    return f"`kubectl taint nodes {ends.node_of(pod) or 'NODE'} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -42,10 +42,10 @@ def start(cluster: Cluster, native_id: str, account: str, wait: Wait, reach: cre
 def destroy(cluster: Cluster, native_id: str) -> None:
     """See `Platform.destroy`. In this order: that it ends is written on the claim, the workers end, the reader, the
     Jobs; only then our hold is taken from the claim, which ends it. A call after a crash goes on from there."""
-    pvc = cluster.get("pvc", native_id)
+    pvc = kept.claim(cluster, native_id)
     ends = time.monotonic() + END_SECONDS
     if pvc is not None and ENDING not in marks_of(pvc):
-        cluster.patch("pvc", native_id, objects.mark(ending_at=objects.now()))
+        cluster.patch("pvc", pvc["metadata"]["name"], objects.mark(ending_at=objects.now()))
     if pvc is not None or states.left_of(cluster, native_id):
         workers.end_all(cluster, native_id, END_SECONDS)
         for pod in cluster.list("pod", labels_of(native_id, role="reader")):
@@ -55,13 +55,13 @@ def destroy(cluster: Cluster, native_id: str) -> None:
         cluster.delete("job", job, propagation="Background")
     while True:
         left = states.left_of(cluster, native_id)
-        if pvc is not None:  # the claim goes last: it is what the box is known by
-            left += kept.end(cluster, native_id, pvc)
+        if pvc is not None and not left:  # the claim goes last: it is what the box is known by
+            left = kept.end(cluster, native_id, pvc)
             if not left:
                 cluster.delete("pvc", pvc)
                 let_go(cluster, "pvc", native_id, HOLD)
-            pvc = cluster.get("pvc", native_id)
-            left += [f"the claim {native_id}"] if pvc is not None else []
+            pvc = kept.claim(cluster, native_id)
+            left += [f"the claim {pvc['metadata']['name']}"] if pvc is not None else []
         if not left:
             return
         if time.monotonic() > ends:
@@ -72,7 +72,7 @@ def destroy(cluster: Cluster, native_id: str) -> None:
 def _there(cluster: Cluster, native_id: str) -> Object:
     pvc = cluster.get("pvc", native_id)
     if pvc is None:
-        raise PlatformError(f"the box {native_id} is gone: {cluster} has no claim of this name")
+        raise PlatformError(f"{cluster} has no claim of the box {native_id}: nothing can be stopped or started")
     if ENDING in marks_of(pvc):
         raise PlatformError(f"the box {native_id} is being destroyed")
     return pvc

@@ -6,17 +6,16 @@ case after `LONGEST_SECONDS`. There is one at most (one on a silent node aside);
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from sweepstack.extensions.kubernetes import kept, objects, pods
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Exists, Object, labels_of, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE, is_over, node_of, phase_of, status_of
+from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE, is_over, phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER, PodRequest, on_nodes, template
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.dataclass import dataclass, replace
-from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
+from sweepstack.onbox.common.errors import NotAuthorized, OutcomeUnknown, RequestRefused, Unreachable
 from sweepstack.onbox.host.platform import Wait
 
 READY_SECONDS, NEW_SECONDS = 120.0, 10.0
@@ -60,9 +59,7 @@ def pod_for(cluster: Cluster, native_id: str, wait: Wait | None = None, *, soon:
     there = cluster.list("pod", labels_of(native_id))
     if (found := _askable(cluster, there)) is not None:
         return found
-    pvc = cluster.get("pvc", native_id)
-    if pvc is None:
-        raise Unreachable(f"{native_id} can't be read: {cluster} has no claim of this name")
+    pvc = kept.saved(cluster, native_id)
     last = next((_found(cluster, pod) for pod in there if _runs(pod)), None)  # told to end, and runs still
     if ENDING in marks_of(pvc) or objects.deleted(pvc):
         if last is not None:
@@ -118,13 +115,13 @@ def _worker_nodes(there: list[Object]) -> set[str]:
     begin = (
         pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod) and status_of(pod).get("startTime")
     )
-    return {node_of(pod) for pod in begin if phase_of(pod) == "Pending"}
+    return {ends.node_of(pod) for pod in begin if phase_of(pod) == "Pending"}
 
 
 def _blocks(reader: Object, there: list[Object]) -> bool:
     """Whether it holds the volume on another node than the one where a worker wants it."""
     wanted = _worker_nodes(there)
-    return bool(wanted) and node_of(reader) not in ("", *wanted)
+    return bool(wanted) and ends.node_of(reader) not in ("", *wanted)
 
 
 class _Reader:
@@ -158,7 +155,7 @@ class _Reader:
         if own is None and self._soon and self._native_id in FIRST and now - self._begun < FIRST_SECONDS:
             self._next = now
             first = next((pod for pod in there if _role(pod) == WORKER and not objects.deleted(pod)), None)
-            if first is not None and node_of(first) and not is_over(first):
+            if first is not None and ends.node_of(first) and not is_over(first):
                 self._found = replace(_found(self._cluster, first), begins=True)
             if first is None or not pods.waiting(first):
                 return self._found is not None
@@ -171,7 +168,7 @@ class _Reader:
                 self._overdue(own)
         elif is_over(own) or _blocks(own, there) or self._changed(own, there):
             self._cluster.delete("pod", own, grace=1)
-        elif self._soon and node_of(own):
+        elif self._soon and ends.node_of(own):
             self._found = replace(_found(self._cluster, own), begins=True)
         else:
             self._say(own)
@@ -221,17 +218,12 @@ class _Reader:
 
     def _say(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]  # of an earlier one of this name there may be events, too
-        why = pods.words(pod, [one for one in self._told(self.name) if one["involvedObject"].get("uid") == uid])
-        if phase_of(self._pvc) != "Bound" and not node_of(pod):
+        told = self._cluster.events(self.name)
+        why = pods.beginning(pod, [one for one in told if one["involvedObject"].get("uid") == uid])
+        if phase_of(self._pvc) != "Bound" and not ends.node_of(pod):
             claim = self._cluster.get("pvc", self._claim)
-            if claim is not None and (more := pods.claim_words(claim, self._told(self._claim))):
+            if claim is not None and (more := pods.claim_words(claim, self._cluster.events(self._claim))):
                 why = more
         if why != self._why:
             self._wait.progress(why)
         self._why = why
-
-    def _told(self, name: str) -> list[Object]:
-        """Events are only words: none where they can't be had."""
-        with contextlib.suppress(PlatformError):
-            return self._cluster.events(name)
-        return []

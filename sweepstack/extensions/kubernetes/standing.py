@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sweepstack.extensions.kubernetes import jobs, pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, marks_of
-from sweepstack.extensions.kubernetes.objects import NAME, deleted, is_over, node_of
+from sweepstack.extensions.kubernetes.objects import NAME, deleted, is_over
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
@@ -121,7 +121,7 @@ def judged(
     """The same, of objects that were read already. `nodes`: see `ends.judged`."""
     seen = Standing(found, pods)
     for pod in pods:
-        uid, node = uid_of(pod), node_of(pod)
+        uid, node = uid_of(pod), ends.node_of(pod)
         state, seen.why[uid] = ends.judged(pod, nodes.get(node), now)
         if state == ends.ENDED:
             seen.ended[uid] = pod
@@ -137,7 +137,7 @@ def judged(
 def _nodes(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Mapping[str, object] | None]:
     """The nodes that are asked about: those of pods that may run. Where this user may not read nodes, none is known."""
     now = time.time()
-    names = {node_of(pod) for pod in pods if node_of(pod) and ends.judged(pod, None, now)[0] != ends.ENDED}
+    names = {ends.node_of(pod) for pod in pods if ends.node_of(pod) and ends.judged(pod, None, now)[0] != ends.ENDED}
     try:
         return {name: cluster.get("node", name) or ends.NO_NODE for name in sorted(names)}
     except NotAuthorized:

@@ -6,7 +6,7 @@ from sweepstack.extensions.kubernetes import kept, objects
 from sweepstack.extensions.kubernetes.api import BOX, PREFIX, Cluster, Object, claim_name, id_of, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
-from sweepstack.platforms.common.json_values import moment
+from sweepstack.platforms.common.json_values import moment, number
 
 DELETED = (
     "its claim or namespace was deleted by hand, and only our hold keeps it. Nothing of it is lost yet, and pull and "
@@ -18,26 +18,26 @@ def record(cluster: Cluster, pvc: Object, account: str) -> BoxRecord:
     """The box of this claim. `account`: the cluster's, as it was just asked for. Raises Unreachable."""
     marks = marks_of(pvc)
     phase, note = _phase(cluster, pvc, marks)
-    name = str(pvc["metadata"]["name"])
     return BoxRecord(
         native_id=id_of(pvc),
         tag=marks.get(TAG, ""),
         account=account,
         phase=phase,
-        price_per_hour=_number(marks.get(PRICE, "")),
+        price_per_hour=number(objects.read(pvc, PRICE)),
         created_at=moment(marks.get(MADE, "")),
-        location=f"the claim {name} in {cluster}",
+        location=f"the claim {pvc['metadata']['name']} in {cluster}",
         note=note,
         started_at=moment(marks.get(READY, "")),
     )
 
 
 def gone(cluster: Cluster, native_id: str) -> BoxRecord:
-    """The record of a box that has no claim: gone once nothing is left that carries its id. Raises Unreachable."""
+    """The record of a box that no claim is known by: gone once nothing is left that carries its id. Raises
+    Unreachable."""
     here = cluster.account()  # the namespace itself is there: else nothing that it lacks proves anything
     phase, note = Phase.GONE, "no object of the cluster has its id"
     if left := left_of(cluster, native_id):
-        phase, note = Phase.ENDING, f"its claim is gone; left: {', '.join(left)}"
+        phase, note = Phase.ENDING, f"its claim was deleted by hand, and our hold with it; left: {', '.join(left)}"
     return BoxRecord(native_id, "", here, phase, None, None, f"{cluster}", note)
 
 
@@ -51,10 +51,11 @@ def left_of(cluster: Cluster, native_id: str) -> list[str]:
 
 
 def former_of(cluster: Cluster, claim: str) -> str:
-    """The id of a box that had this claim, and of which Jobs or pods are left; "" for none. Raises Unreachable."""
-    for kind in ("job", "pod"):
+    """The id of a box that had this claim, and of which Jobs, pods or a kept claim are left; "" for none. Raises
+    Unreachable."""
+    for kind in ("job", "pod", "pvc"):
         for one in cluster.list(kind, BOX):
-            if claim_name(native_id := str(one["metadata"]["labels"][BOX])) == claim:
+            if claim_name(native_id := str(one["metadata"]["labels"][BOX])) == claim != native_id:
                 return native_id
     return ""
 
@@ -63,7 +64,7 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
     if ENDING in marks:
         return Phase.ENDING, ""
     lost = objects.phase_of(pvc) == "Lost"
-    if objects.deleted(pvc) or (lost and kept.ends(cluster)):
+    if objects.deleted(pvc) or kept.WHERE in marks or (lost and kept.ends(cluster)):
         note = DELETED
     else:
         note = "" if not lost else "its volume is lost: the cluster has none any more for its claim"
@@ -74,10 +75,3 @@ def _phase(cluster: Cluster, pvc: Object, marks: dict[str, str]) -> tuple[Phase,
     if lost and note != DELETED:
         return Phase.FAILED, note
     return (Phase.RUNNING, note) if READY in marks or note else (Phase.CREATING, note)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepstack.channel import agent_source
-from sweepstack.extensions.kubernetes import jobs, objects, pods, standing, workers_asked
+from sweepstack.extensions.kubernetes import jobs, kept, objects, pods, standing, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Conflict, Exists, Object, change, let_go, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
 from sweepstack.extensions.kubernetes.onbox import ends
@@ -23,11 +23,10 @@ from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS, record_
 from sweepstack.extensions.kubernetes.pod_template import SEEN
 from sweepstack.extensions.kubernetes.reader import FIRST
 from sweepstack.extensions.kubernetes.standing import Standing, uid_of
-from sweepstack.extensions.kubernetes.workers_asked import WorkersAsked, refusals
+from sweepstack.extensions.kubernetes.workers_asked import WorkersAsked
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
+from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import NotYetGone, OutcomeUnknown, PlatformError, RequestRefused, Unreachable
-
-__all__ = ["at_work", "end_all", "pilot_files", "refusals", "told", "top_up"]
 
 Keep = Callable[[Mapping[str, bytes]], None]
 """Writes files below the box's home, path → content, and returns once they are there. Raises Unreachable."""
@@ -150,7 +149,7 @@ def _asked(cluster: Cluster, native_id: str, scheduler: Mapping[str, Any]) -> Wo
         )
     if asked.pods and asked.pods != objects.pods_of(claim):
         cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
-    return asked
+    return replace(asked, record=objects.record_of(claim))
 
 
 def _bring(
@@ -181,8 +180,8 @@ def _bring(
     for more in range(missing if several_each else 1):
         count = 1 if several_each else missing
         job = jobs.worker_job(native_id, number + more, count, asked.pods, asked.placed(nodes))
-        job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest}
-        done.append(_submit(cluster, job))
+        job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest, **asked.record}
+        done.append(_submit(cluster, job, count))
     return "; ".join(done)
 
 
@@ -192,7 +191,7 @@ def _grows(job: Object) -> bool:
     return as_made and jobs.nodes_of(job) == 1 and not (jobs.is_suspended(job) or jobs.is_queued(job))
 
 
-def _submit(cluster: Cluster, job: Object) -> str:
+def _submit(cluster: Cluster, job: Object, count: int) -> str:
     name = str(job["metadata"]["name"])
     try:
         cluster.create("job", job)
@@ -203,7 +202,7 @@ def _submit(cluster: Cluster, job: Object) -> str:
         raise
     except RequestRefused as error:
         raise RequestRefused(f"nothing was submitted: {pods.refused(str(error))}") from error
-    return f"submitted {jobs.workers_in(job)} as {name}"
+    return f"submitted {count} as {name}"
 
 
 def _is_stale(job: Object, digest: str, seen: Standing) -> bool:
@@ -215,7 +214,7 @@ def _is_stale(job: Object, digest: str, seen: Standing) -> bool:
 
 def _has_begun(pod: Object) -> bool:
     """Whether a process of a pod may run, or may have run."""
-    if not objects.node_of(pod):
+    if not ends.node_of(pod):
         return False
     told_ = objects.status_of(pod).get("containerStatuses") or [{}]
     return not all("waiting" in (one.get("state") or {}) and not one.get("restartCount") for one in told_)
@@ -248,12 +247,12 @@ def _keep_ends(cluster: Cluster, seen: Standing, keep: Keep | None) -> None:
 
 def _let_pods_go(cluster: Cluster, ended: Sequence[Object]) -> None:
     """And all that ended on a node of which a person says that it is off: it ends no object any more."""
-    off = {objects.node_of(pod) for pod in ended if ends.SAW in (pod["metadata"].get("annotations") or {})}
+    off = {ends.node_of(pod) for pod in ended if ends.SAW in (pod["metadata"].get("annotations") or {})}
     for pod in ended:
         metadata = pod["metadata"]
         let_go(cluster, "pod", str(metadata["name"]), SEEN)
         metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != SEEN]
-        if objects.node_of(pod) in off and objects.deleted(pod) and not objects.is_over(pod):
+        if ends.node_of(pod) in off and objects.deleted(pod) and not objects.is_over(pod):
             cluster.delete("pod", pod, grace=0)
             let_go(cluster, "pod", str(metadata["name"]), TRACKED)
 
@@ -419,11 +418,13 @@ def told(cluster: Cluster, native_id: str, account: str, keep: Keep | None = Non
 
 
 def of_claim(cluster: Cluster, native_id: str) -> list[str]:
-    """Why a claim has no volume, or what becomes of its bytes at its end, in words; none where that can't be read."""
+    """Why a box has no claim, or that no volume, or what becomes of its bytes at its end, in words; none where that
+    can't be read."""
+    try:
+        claim = kept.saved(cluster, native_id)
+    except PlatformError as error:
+        return [str(error)]
     with contextlib.suppress(PlatformError):
-        claim = cluster.get("pvc", native_id)
-        if claim is None:
-            return []
         volume = str(claim["spec"].get("volumeName") or "")
         pv = cluster.get("pv", volume) if volume else None
         words = pods.reclaim_words(pv) if pv else pods.claim_words(claim, cluster.events(native_id))
@@ -447,7 +448,7 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
         "state": state,
         "try": 0,
         "starts": None,
-        "node": objects.node_of(pod),
+        "node": ends.node_of(pod),
         "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
     }
     if uid in seen.ended:
@@ -462,13 +463,9 @@ def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> d
 
 
 def _events_of(cluster: Cluster, seen: Standing) -> dict[str, list[Object]]:
-    """Events of some pods that wait. Where they can't be read, what is said without them is less."""
-    found: dict[str, list[Object]] = {}
+    """Events of some pods that wait."""
     waiting = [pod for pod in seen.at_work.values() if objects.phase_of(pod) != "Running"]
-    for pod in waiting[:MOST_EVENTS]:
-        with contextlib.suppress(PlatformError):
-            found[uid_of(pod)] = cluster.events(str(pod["metadata"]["name"]))
-    return found
+    return {uid_of(pod): cluster.events(str(pod["metadata"]["name"])) for pod in waiting[:MOST_EVENTS]}
 
 
 def _summary(cluster: Cluster, seen: Standing, events: Mapping[str, list[Object]] | None = None) -> str:
@@ -512,10 +509,9 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
             )
             parts.append(f"{name} {'waits in its queue of Kueue' if jobs.is_queued(job) else held}")
         elif len(there) > len(own):
-            with contextlib.suppress(PlatformError):
-                if why := pods.job_words(cluster.events(name)):
-                    parts.append(f"{name} gets no pod: {why}")
-                    continue
+            if why := pods.job_words(cluster.events(name)):
+                parts.append(f"{name} gets no pod: {why}")
+                continue
             bare = there - {jobs.index_of(pod) for pod in own}
             if any(jobs.index_of(pod) in bare for pod in seen.of_job(job)):
                 parts.append(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweepstack.extensions.kubernetes import jobs, pod_template, pods, storage
-from sweepstack.extensions.kubernetes.api import Cluster, NoNamespace, Object
-from sweepstack.extensions.kubernetes.onbox.ends import bytes_of, is_ready
+from sweepstack.extensions.kubernetes.api import KINDS, Cluster, NoNamespace, Object
+from sweepstack.extensions.kubernetes.onbox.ends import amount_of, is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
@@ -24,7 +24,6 @@ NEEDED: tuple[tuple[str, str, str], ...] = (
     ("get", "namespace", ""),
 )
 """Verb, kind and subresource that a person needs here."""
-NAMES = {"pvc": "persistentvolumeclaims", "job": "jobs", "pod": "pods", "event": "events", "namespace": "namespaces"}
 PREVIEW = "sweepstack-preview"
 MOST_NAMED = 6
 
@@ -32,12 +31,13 @@ MOST_NAMED = 6
 @dataclass(frozen=True)
 class WorkersAsked:
     """`workers`: how many at once. `pods`: what their pods are like (`pod_template.template`). `gpu_names`: of which
-    one must match; `pod`: what each asks for, but for the names of its GPUs."""
+    one must match; `pod`: what each asks for, but for the names of its GPUs; `record`: see `objects.record_of`."""
 
     workers: int = 1
     pods: dict[str, Any] = field(default_factory=dict)
     gpu_names: tuple[str, ...] = ()
     pod: PodRequest = field(default_factory=PodRequest)
+    record: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], *, one_node: bool = False) -> WorkersAsked:
@@ -118,16 +118,15 @@ def refusals(cluster: Cluster, scheduler: Mapping[str, Any]) -> list[str]:
 def _rights(cluster: Cluster) -> list[str]:
     """What this user may not do here, and has to."""
     lacks = [
-        f"{verb} {NAMES[kind]}{f'/{subresource}' if subresource else ''}"
+        f"{verb} {KINDS[kind][1]}{f'/{subresource}' if subresource else ''}"
         for verb, kind, subresource in NEEDED
         if not cluster.may(verb, kind, subresource=subresource)
     ]
-    if not lacks:
-        return []
-    return [
+    said = (
         f"you may not {', '.join(lacks)} in {cluster}: ask who runs it for a Role with these rights, or write another "
         "overrides.kubernetes.context or namespace"
-    ]
+    )
+    return [said] if lacks else []
 
 
 def _names(cluster: Cluster, known: Mapping[str, Any]) -> Iterator[str]:
@@ -186,7 +185,4 @@ def _fits(asked: WorkersAsked, nodes: Sequence[Object]) -> list[str]:
 
 def amount(node: Object, resource: str) -> float:
     """What a node gives to all of its pods."""
-    text = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
-    if text.endswith("m") and text[:-1].isdigit():
-        return int(text[:-1]) / 1000
-    return float(bytes_of(text))
+    return amount_of(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0")))

@@ -16,7 +16,7 @@ from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes import gate, jobs, reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.onbox.common.errors import ConfigError, NotYetGone, SweepstackError
-from tests.extensions.kubernetes.world import MOST_COMMANDS, KubeSweep
+from tests.extensions.kubernetes.world import MOST_COMMANDS, KubeSweep, forget_pods
 from tests.unit.provider.support import QUEUE, approval_for
 
 WAIT_SECONDS = 6
@@ -65,9 +65,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, nth: int, *, late: bool = False) -> 
         life = Life(patch, nth, late=late)
         with contextlib.suppress(Killed):
             yield life
-    for links in pod_channel._SHARED.values():
-        links.close()
-    pod_channel._SHARED.clear()
+    forget_pods()
     reader.FIRST.clear()
 
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
+from sweepstack.core.records import Abandonment
 from sweepstack.core.resources import BoxState
 from sweepstack.extensions.kubernetes import kept
-from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
+from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
 from sweepstack.provider.resources.base import Gone
-from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep
+from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep, forget_pods
 from tests.simulators.kubernetes import KubernetesCluster
 from tests.simulators.kubernetes.admin import Refused
 from tests.simulators.kubernetes.node import Node
-from tests.unit.provider.support import BOX, QUEUE, still_creating
+from tests.unit.provider.support import BOX, QUEUE, approval_for, approved, still_creating
 
 proof = pytest.mark.proof
 LOOKS_SECONDS = 5.0
@@ -376,19 +377,48 @@ def test_what_no_node_can_run_is_refused_by_the_preview(sweep: KubeSweep) -> Non
     assert "the namespace's quota is used up" in said()
 
 
+def most_pods(sweep: KubeSweep, count: int) -> str:
+    """A quota of the namespace; its path."""
+    path = sweep.path("resourcequotas", "few")
+    few = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(count)}}}
+    sweep.admin.make(sweep.path("resourcequotas"), few)
+    sweep.until(lambda: sweep.admin.get(path)["status"].get("used"), "the quota")
+    return path
+
+
 @proof
-def test_a_quota_that_is_used_up_is_told_and_once_it_is_larger_all_goes_on(sweep: KubeSweep) -> None:
-    sweep.scheduler["workers"] = 1
-    box = sweep.box()
-    quota = sweep.path("resourcequotas", "few")
-    sweep.admin.make(sweep.path("resourcequotas"), {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}})
-    sweep.until(lambda: sweep.admin.get(quota)["status"].get("used"), "the quota")
-    queue = sweep.queue(box)
-    sweep.until(lambda: "quota is used up" in sweep.channel(box).workers()["words"], "words")
+def test_a_new_box_that_the_quota_leaves_no_pod_says_so_in_its_time_and_begins_once_it_is_larger(
+    sweep: KubeSweep,
+) -> None:
+    """Neither a first worker nor a reader is let in."""
+    box, quota = sweep.box(), most_pods(sweep, 0)
+    begun = time.monotonic()
+    assert "quota is used up" in not_ready(sweep, box, 40)
+    assert time.monotonic() - begun < 40
+    assert not sweep.asked_for(), "it was taken back"
     sweep.admin.delete(quota)
-    QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.queue(box)
     sweep.until_sealed(box)
     sweep.assert_honest(box)
+
+
+@proof
+def test_a_quota_that_is_used_up_is_told_and_once_it_is_larger_all_goes_on(sweep: KubeSweep) -> None:
+    """It lets one of two workers in, which does not wait for the other."""
+    sweep.roster = ("a", "b", "c")
+    sweep.hold("a")
+    box, quota = sweep.box(), most_pods(sweep, 1)
+    queue = sweep.queue(box)
+    sweep.until(lambda: "quota is used up" in sweep.channel(box).workers()["words"], "words")
+    sweep.until_begun("a")
+    assert len(sweep.pods()) == 1
+    sweep.admin.delete(quota)
+    QUEUE.update(sweep.op("Queue"), "q", queue, sweep.queue_inputs(box))
+    sweep.until_sealed(box, "b", "c")  # by the other one: `a` is held
+    sweep.let("a")
+    sweep.until_sealed(box)
+    sweep.assert_honest(box)
+    assert max(sweep.starts().values()) == 1
 
 
 @proof
@@ -477,20 +507,23 @@ def refusal(way: Callable[[], object]) -> str | None:
     return None
 
 
+def delete_claim(sweep: KubeSweep, box: BoxState, *, finalizers: bool = True) -> None:
+    """An admin takes the policy's binding away, then the claim. `finalizers`: False where these go, too."""
+    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", box.native_id)
+    admin.delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sweepstack-hold")
+    sweep.until(lambda: refusal(lambda: admin.delete(claim)) is None, "the delete")
+    if not finalizers:
+        admin.patch(claim, {"metadata": {"finalizers": None}})
+        sweep.until(lambda: not admin.get(claim), "end of the claim")
+
+
 @proof
 @pytest.mark.parametrize("how", ["deleted", "finalizers away"])
 def test_a_claim_that_is_deleted_without_a_policy_while_its_pods_run(sweep: KubeSweep, how: str) -> None:
     """Where the finalizers went, too, the claim is gone at once. Its pods write on, and its volume stays as its reclaim
     policy says."""
     held = Held(sweep)
-    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", held.box.native_id)
-    group = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-    admin.delete(f"{group}ybindings/sweepstack-hold")
-
-    def is_deleted() -> bool:
-        return refusal(lambda: admin.delete(claim)) is None
-
-    sweep.until(is_deleted, "the delete")
+    delete_claim(sweep, held.box, finalizers=how == "deleted")
     if how == "deleted":
         assert not isinstance(BOX.read(sweep.op(), held.box.native_id, held.box), Gone)
         one_line(held.up, "its claim was deleted")
@@ -499,8 +532,6 @@ def test_a_claim_that_is_deleted_without_a_policy_while_its_pods_run(sweep: Kube
         sweep.until_sealed(held.box)
         held.ended()
         return
-    admin.patch(claim, {"metadata": {"finalizers": None}})
-    sweep.until(lambda: not admin.get(claim), "end of the claim")
     assert not isinstance(BOX.read(sweep.op(), held.box.native_id, held.box), Gone), "its pods are there"
     one_line(held.up, "has no claim")
     refused(held)
@@ -510,23 +541,109 @@ def test_a_claim_that_is_deleted_without_a_policy_while_its_pods_run(sweep: Kube
     held.ended()
 
 
+def done_before(sweep: KubeSweep, record: bool = True) -> BoxState:
+    """A box whose worker has ended: no pod has its claim. `record`: False where an older version made its Job."""
+    sweep.roster, sweep.scheduler["workers"] = ("a",), 1
+    box = sweep.box()
+    sweep.queue(box)
+    sweep.until_sealed(box)
+    sweep.until(lambda: not sweep.channel(box).lock_held(box_layout.RUNNER_LOCK), "end of the worker")
+    (job,) = sweep.admin.list(sweep.path("jobs"))
+    if not record:
+        marks = dict.fromkeys(job["metadata"]["annotations"])
+        sweep.admin.patch(sweep.path("jobs", job["metadata"]["name"]), {"metadata": {"annotations": marks}})
+    for pod in sweep.pods("reader"):
+        sweep.admin.delete(sweep.path("pods", pod["metadata"]["name"]), gracePeriodSeconds=0)
+    sweep.until(lambda: not sweep.pods("reader"), "end of the reader")
+    forget_pods()  # its process may answer for a moment yet
+    return box
+
+
+def ends_well(sweep: KubeSweep, box: BoxState) -> None:
+    """It is verified and ended, and no look afterwards takes its volume back from that."""
+    sweep.ended(box)
+    assert isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
+    assert (sweep.platform.list_tagged(""), sweep.left()) == ([], [])
+
+
+@proof
+@pytest.mark.parametrize("record", [True, False], ids=["", "an older version's Job"])
+def test_a_claim_that_is_gone_once_its_worker_had_ended_is_read_by_another_one(sweep: KubeSweep, record: bool) -> None:
+    """By a volume that the cluster would end, too: the first look keeps it."""
+    volume = f"/api/v1/persistentvolumes/{sweep.namespace}"
+    sweep.admin.patch(volume, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+    box = done_before(sweep, record)
+    delete_claim(sweep, box, finalizers=False)
+    assert "deleted by hand" in sweep.platform.get(box.native_id, box.account).note, "a look that only reads"
+    assert not isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
+    assert sweep.admin.get(volume)["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    (listed,) = sweep.platform.list_tagged("")
+    assert (listed.native_id, listed.tag) == (box.native_id, box.tag if record else "")
+    assert sweep.platform.find_by_tag(box.tag) == listed == sweep.platform.get(box.native_id, box.account)
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(), box.native_id, box)
+    ends_well(sweep, box)
+    assert sweep.admin.get(volume)["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+
+
+@proof
+def test_a_claim_that_is_gone_says_what_is_missing_to_read_it_and_goes_on_once_that_is_there(
+    sweep: KubeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = sweep.cluster.user(f"ann-{sweep.namespace}", ALL, namespace=sweep.namespace)
+    box = done_before(sweep)
+    delete_claim(sweep, box, finalizers=False)
+    monkeypatch.setenv("KUBECONFIG", str(user))
+    channel = sweep.channel(box)
+    said = "list and patch persistentvolumes). Next: the same command by a user who may"
+    one_line(lambda: channel.read(box_layout.JOURNAL), "no claim of this name", "our hold", said)
+    assert said in channel.workers()["words"]
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(), box.native_id, box)
+    assert sweep.asked_for(), "the Job is there"
+    monkeypatch.setenv("KUBECONFIG", str(sweep.cluster.kubeconfig))
+    ends_well(sweep, box)
+
+
+@proof
+def test_a_claim_that_is_gone_with_its_volume_says_so_and_is_given_up(sweep: KubeSweep) -> None:
+    box = done_before(sweep)
+    delete_claim(sweep, box, finalizers=False)
+    volume = f"/api/v1/persistentvolumes/{sweep.namespace}"
+    sweep.admin.delete(volume)
+    sweep.until(lambda: not sweep.admin.get(volume), "end of the volume")
+    channel = sweep.channel(box)
+    said = f"what was on it is gone, unless a person gave it to another claim. Next: sweepctl give-up data/{box.name} "
+    one_line(lambda: channel.read(box_layout.JOURNAL), "no claim of this name", said)
+    with pytest.raises(TeardownRefused):
+        BOX.delete(sweep.op(), box.native_id, box)
+    assert sweep.asked_for()
+    given_up = approval_for(
+        box, abandon=(Abandonment(box=box.name, native_id=box.native_id, reason="its volume is gone"),)
+    )
+    BOX.delete(sweep.op(), box.native_id, approved(box, given_up))
+    assert sweep.left() == []
+
+
 @proof  # make test has the way through one command: tests/rented/test_kube.py
-def test_a_look_that_comes_late_leaves_a_deleted_claim_s_volume_where_it_is(sweep: KubeSweep) -> None:
+@pytest.mark.parametrize("finalizers", [True, False], ids=["", "finalizers away"])
+def test_a_look_that_comes_late_leaves_a_deleted_claim_s_volume_where_it_is(sweep: KubeSweep, finalizers: bool) -> None:
     """Box, queue and gate look at once. To reserve it again would take it from the claim that has it by then, which is
     lost by that for good."""
-    box = sweep.box()
+    box = sweep.box() if finalizers else done_before(sweep)
     assert sweep.channel(box).run(["true"], timeout=60).returncode == 0, "of a new box, too, without a queue"
-    admin, name = sweep.admin, claim_name(box.native_id)
-    admin.delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sweepstack-hold")
-    sweep.until(lambda: refusal(lambda: admin.delete(sweep.path("persistentvolumeclaims", name))) is None, "the delete")
-    cluster = sweep.platform.cluster
-    held = cluster.get("pvc", name)
-    assert held is not None
+    admin, cluster = sweep.admin, sweep.platform.cluster
+    volume = admin.get(sweep.path("persistentvolumeclaims", box.native_id))["spec"]["volumeName"]
+    delete_claim(sweep, box, finalizers=finalizers)
+
+    def look(_: int) -> str:
+        return kept.claim_of(cluster, box.native_id, kept.saved(cluster, box.native_id))[1]
+
     with ThreadPoolExecutor(8) as looks:
-        (found,) = set(looks.map(lambda _: kept.claim_of(cluster, box.native_id, held)[1], range(16)))
+        (found,) = set(looks.map(look, range(16)))
     path = sweep.path("persistentvolumeclaims", found)
     sweep.until(lambda: admin.get(path)["status"]["phase"] == "Bound", "the volume of the new claim")
-    kept._released(cluster, held["spec"]["volumeName"], sweep.namespace, found)
+    kept._released(cluster, volume, sweep.namespace, found)
     phases = set()
     for _ in range(10):
         phases.add(admin.get(path)["status"]["phase"])

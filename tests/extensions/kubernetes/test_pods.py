@@ -125,7 +125,8 @@ def test_nothing_is_ended_without_the_word_of_its_node_or_of_a_person(
     for late in (-86400, 86400):  # a clock that is wrong proves nothing
         assert (ends.judged(made, on, NOW + late)[0] == ENDED) == (said == ENDED)
     assert why
-    assert pods.words(made)
+    assert pods.beginning(made)
+    assert pods.ending(made)
     if said != ENDED:
         return
     by_node = "terminated" in (found or {})
@@ -149,10 +150,19 @@ def test_a_worker_that_was_killed_for_memory_names_the_line_to_write() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("64Mi", 64 << 20), ("2G", 2 * 10**9), ("1000", 1000), ("1.5Gi", 3 << 29), ("8Ti", 8 << 40), ("x", 0), ("5e", 0)],
+    [
+        ("64Mi", 64 << 20),
+        ("2G", 2 * 10**9),
+        ("1000", 1000),
+        ("1.5Gi", 3 << 29),
+        ("8Ti", 8 << 40),
+        ("x", 0),
+        ("5e", 0),
+        ("1500m", 1.5),
+    ],
 )
-def test_quantities_are_read(text: str, size: int) -> None:
-    assert ends.bytes_of(text) == size
+def test_quantities_are_read(text: str, size: float) -> None:
+    assert ends.amount_of(text) == size
 
 
 @given(st.integers(1, 10**13))
@@ -189,7 +199,7 @@ def test_why_no_node_takes_a_pod() -> None:
 
 
 def waiting(reason: str, message: str = "", events: Any = ()) -> str:
-    return pods.words(pod({"waiting": {"reason": reason, "message": message}}, phase="Pending"), events)
+    return pods.beginning(pod({"waiting": {"reason": reason, "message": message}}, phase="Pending"), events)
 
 
 def test_why_a_container_does_not_start() -> None:
@@ -211,10 +221,10 @@ def test_why_a_container_does_not_start() -> None:
 
 def test_how_a_pod_ended() -> None:
     def of(code: int | None, why: str = "", **status: Any) -> str:
-        return pods.words(pod(ended(code, why) if code is not None else None, phase="Failed", **status))
+        return pods.ending(pod(ended(code, why) if code is not None else None, phase="Failed", **status))
 
     assert "`resources.memory: 100MB`" in of(137, "OOMKilled")
-    assert "nothing was left" in pods.words(pod(ended(0), phase="Succeeded"))
+    assert "nothing was left" in pods.ending(pod(ended(0), phase="Succeeded"))
     assert "goes on with them" in of(75)
     assert "outside its volume" in of(137, reason="Evicted", message="Pod ephemeral local storage usage exceeds")
     assert "ran out of disk" in of(None, reason="Evicted", message="The node had condition: [DiskPressure].")
@@ -224,7 +234,7 @@ def test_how_a_pod_ended() -> None:
     target = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "x"}]
     preempted = pod(ended(75), phase="Failed")
     preempted["status"]["conditions"] = target
-    assert "higher priority" in pods.words(preempted)
+    assert "higher priority" in pods.ending(preempted)
 
 
 def test_why_a_job_gets_no_pod() -> None:

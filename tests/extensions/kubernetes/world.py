@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs
+from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes.api import claim_name
 from sweepstack.extensions.kubernetes.platform import KubernetesPlatform
 from sweepstack.onbox.common import box_layout
@@ -49,6 +50,13 @@ def settle(there: pytest.MonkeyPatch, folder: Path, cluster: KubernetesCluster) 
     there.setenv("XDG_DATA_HOME", str(folder / "data"))
     there.setenv("PULUMI_BACKEND_URL", f"file://{folder}/state")
     there.setenv("KUBECONFIG", str(cluster.kubeconfig))
+
+
+def forget_pods() -> None:
+    """Ends this process's connections to pods, as its own end does."""
+    for links in pod_channel._SHARED.values():
+        links.close()
+    pod_channel._SHARED.clear()
 
 
 class KubeSweep(SharedQueueSweep):
@@ -169,6 +177,19 @@ class KubeSweep(SharedQueueSweep):
                 ]
         return "\n".join(parts)
 
+    def ended(self, box: BoxState) -> None:
+        """It ends after pull, verify and approval; then nothing of it is left."""
+        channel = self.channel(box)
+        self.until(lambda: not channel.lock_held(box_layout.RUNNER_LOCK), "end of the workers")
+        state = approved(box, approval_for(box, receipt=self.verified(box)))
+        for last in (False, False, True)[-MOST_COMMANDS:]:
+            try:
+                BOX.delete(self.op(), box.native_id, state)
+                break
+            except NotYetGone:
+                assert not last, self.picture()
+        assert self.left() == []
+
     def close(self) -> None:
         """Takes away all that is in the namespace, whatever holds it."""
         self.release()
@@ -228,14 +249,5 @@ class Held:
         assert max(sweep.starts().values()) <= starts, sweep.picture()
 
     def ended(self) -> None:
-        """It ends after pull, verify and approval; then nothing of it is left."""
-        channel = self.sweep.channel(self.box)
-        self.sweep.until(lambda: not channel.lock_held(box_layout.RUNNER_LOCK), "end of the workers")
-        state = approved(self.box, approval_for(self.box, receipt=self.sweep.verified(self.box)))
-        for last in (False, False, True)[-MOST_COMMANDS:]:
-            try:
-                BOX.delete(self.sweep.op(), self.box.native_id, state)
-                break
-            except NotYetGone:
-                assert not last, self.sweep.picture()
-        assert self.sweep.left() == []
+        """See `KubeSweep.ended`."""
+        self.sweep.ended(self.box)

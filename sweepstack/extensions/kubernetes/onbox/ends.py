@@ -43,7 +43,7 @@ def judged(pod: Mapping[str, Any], node: Mapping[str, Any] | None, now: float) -
 
 def _judged(pod: Mapping[str, Any], node: Mapping[str, Any] | None, now: float) -> tuple[str, str]:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    name, place = f"pod {metadata['name']}", str(spec.get("nodeName") or "")
+    name, place = f"pod {metadata['name']}", node_of(pod)
     leaving = _moment(metadata.get("deletionTimestamp"))
     if not place:
         if leaving is not None and not status.get("containerStatuses"):
@@ -115,6 +115,11 @@ def _answers(status: Mapping[str, Any]) -> bool:
     return (ready or starts) and conditions.get("DisruptionTarget", {}).get("status") != "True"
 
 
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Where it was put; "" before that."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
 def is_ready(body: Mapping[str, Any]) -> bool:
     """Whether the cluster takes this node for one that answers, or this pod for one that can be asked."""
     conditions = (body.get("status") or {}).get("conditions") or ()
@@ -177,19 +182,19 @@ def memory_of(pod: Mapping[str, Any]) -> int:
     try:
         containers = pod["spec"]["containers"]
         limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
-        return max((bytes_of(str(one.get("memory", ""))) for one in limits), default=0)
-    except (AttributeError, KeyError, TypeError):
+        return max((int(amount_of(str(one.get("memory", "")))) for one in limits), default=0)
+    except (AttributeError, KeyError, TypeError, OverflowError):
         return 0
 
 
-_UNITS = {"": 1, **{name: 1000 ** (at + 1) for at, name in enumerate("kMGTP")}}
+_UNITS: dict[str, float] = {"m": 0.001, "": 1, **{name: 1000 ** (at + 1) for at, name in enumerate("kMGTP")}}
 _UNITS.update({f"{name}i": 1024 ** (at + 1) for at, name in enumerate("KMGTP")})
 
 
-def bytes_of(quantity: str) -> int:
-    """A quantity of Kubernetes (`64Mi`, `2G`, `1000`) in bytes; 0 for what is none."""
-    number = quantity.rstrip("kKMGTPi")
+def amount_of(quantity: str) -> float:
+    """A quantity of Kubernetes (`64Mi`, `2G`, `1000`; `1500m` is 1.5) as a number; 0 for what is none."""
+    number = quantity.rstrip("mkKMGTPi")
     try:
-        return int(float(number) * _UNITS[quantity[len(number) :]])
-    except (KeyError, ValueError, OverflowError):
+        return float(number) * _UNITS[quantity[len(number) :]]
+    except (KeyError, ValueError):
         return 0

@@ -32,20 +32,15 @@ def main(argv: Sequence[str]) -> int:
 def _feed(process: subprocess.Popen[bytes], to: IO[bytes]) -> None:
     opened = True
     while True:
-        head = _exactly(4)
-        if head is None:
-            break
-        size = int.from_bytes(head, "big")
-        data = _exactly(size)
-        if data is None:
+        if (head := _exactly(4)) is None or (data := _exactly(int.from_bytes(head, "big"))) is None:
             break
         with contextlib.suppress(OSError):  # the command has closed its input, and goes on
-            if opened and size:
+            if opened and data:
                 to.write(data)
                 to.flush()
             elif opened:
                 to.close()
-        opened = opened and size > 0
+        opened = opened and bool(data)
     for number in (signal.SIGHUP, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)

@@ -89,7 +89,7 @@ def _shown(native_id: str, uids: Sequence[str], box: str) -> dict[str, dict[str,
     except (SweepstackError, KeyError, TypeError) as error:
         why = str(error)
     with contextlib.suppress(SweepstackError):  # it may not ask, or gets no answer: then none is known
-        for name in sorted({_place(shown[uid]) for uid in uids if uid in shown} - {""}):
+        for name in sorted({ends.node_of(shown[uid]) for uid in uids if uid in shown} - {""}):
             node = api_server.node(name)
             nodes[name] = ends.NO_NODE if node is None else node
     found = {}
@@ -97,7 +97,7 @@ def _shown(native_id: str, uids: Sequence[str], box: str) -> dict[str, dict[str,
         state, memory = ends.UNKNOWN, ""
         said = why or f"the API server shows the pod {uid} no more, and no command saw its end"
         if (pod := shown.get(uid)) is not None:
-            state, said = ends.judged(pod, nodes.get(_place(pod)), time.time())
+            state, said = ends.judged(pod, nodes.get(ends.node_of(pod)), time.time())
             memory = ends.for_memory(pod)
         said += _free(uid, box) if state == ends.UNKNOWN else ""
         found[uid] = {"state": state, "why": said, "memory": memory}
@@ -116,10 +116,6 @@ def _box(home: Path) -> str:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads((home / "spec.json").read_bytes())["box"])
     return "BOX"
-
-
-def _place(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _recorded(home: Path, job: str) -> dict[str, str] | None:
