@@ -148,7 +148,7 @@ def _asked(cluster: Cluster, native_id: str, scheduler: Mapping[str, Any]) -> Wo
             "node alone mounts it. A box that is made with job.nodes has one that is ReadWriteMany: make another one"
         )
     if asked.pods and asked.pods != objects.pods_of(claim):
-        cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods)))
+        claim = cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods))) or claim
     return replace(asked, record=objects.record_of(claim))
 
 
