@@ -23,12 +23,12 @@ def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
 def make_sweep(
     cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., KubeSweep]]:
-    """Makes the test's sweep, with what its workers ask for."""
+    """Makes the test's sweep, of a class of its own or `KubeSweep`, with what its workers ask for."""
     settle(monkeypatch, tmp_path, cluster)
     made: list[KubeSweep] = []
 
-    def make(**how: Any) -> KubeSweep:
-        made.append(KubeSweep(tmp_path / f"sweep-{len(made)}", cluster, **how))
+    def make(kind: type[KubeSweep] = KubeSweep, **how: Any) -> KubeSweep:
+        made.append(kind(tmp_path / f"sweep-{len(made)}", cluster, **how))
         return made[-1]
 
     yield make

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweepstack.core.resources import BoxInputs, BoxState
-from sweepstack.extensions.kubernetes import objects
+from sweepstack.core.resources import BoxState
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
-from tests.extensions.kubernetes.world import CONTROL, KubeSweep, settle
-from tests.simulators.kubernetes import STORAGE_CLASS, KubernetesCluster
-from tests.simulators.kubernetes.fixture import shared_cluster
+from tests.extensions.kubernetes.world import CONTROL, KubeSweep
+from tests.simulators.kubernetes import KubernetesCluster
 from tests.unit.provider.support import QUEUE
 
 proof = pytest.mark.proof
@@ -59,24 +57,19 @@ if rank == 0:
 class Pair(KubeSweep):
     """A sweep whose workers have two pods, and whose cells run on both."""
 
-    run = f"python3 train.py {{out}} {CONTROL}"
-
-    def __init__(self, folder: Path, cluster: KubernetesCluster, train: str = RANKS, **scheduler: Any) -> None:
-        super().__init__(folder, cluster, **{"workers": 1, "nodes": 2, **scheduler})
-        self.job |= {"run": self.run, "env": {"SWEEPSTACK_NODES": "2"}, "nodes": {"allocated": True, "restores": True}}
+    def __init__(self, folder: Path, cluster: KubernetesCluster) -> None:
+        super().__init__(folder, cluster, shared=True, workers=1, nodes=2)
+        self.roster = ("a",)
+        run = f"python3 train.py {{out}} {CONTROL}"
+        self.job |= {"run": run, "env": {"SWEEPSTACK_NODES": "2"}, "nodes": {"allocated": True, "restores": True}}
         code = self.project / "job"
-        (code / "train.py").write_text(train)
-        if train is RANKS:
-            for package in ("torch", "torch/distributed", "torch-2.0.dist-info"):
-                (code / package).mkdir()
-                (code / package / "__init__.py").touch()
-            (code / "torch/distributed/run.py").write_text(RUNNING)
-            about = "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
-            (code / "torch-2.0.dist-info/METADATA").write_text(about)
-
-    def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
-        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS, objects.SHARED: True}
-        return super().box_inputs(name, **({"resources": resources} | changes))
+        (code / "train.py").write_text(RANKS)
+        for package in ("torch", "torch/distributed", "torch-2.0.dist-info"):
+            (code / package).mkdir()
+            (code / package / "__init__.py").touch()
+        (code / "torch/distributed/run.py").write_text(RUNNING)
+        about = "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
+        (code / "torch-2.0.dist-info/METADATA").write_text(about)
 
     def both_run(self, cell: str) -> bool:
         return all((self.control / f"on-{cell}-{rank}").exists() for rank in (0, 1))
@@ -93,24 +86,9 @@ class Pair(KubeSweep):
         return "\n".join(parts)
 
 
-@pytest.fixture(scope="module")
-def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> KubernetesCluster:
-    return shared_cluster(pytestconfig, tmp_path_factory)
-
-
 @pytest.fixture
-def make(cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pair]]:
-    settle(monkeypatch, tmp_path, cluster)
-    made: list[Pair] = []
-
-    def one(**how: Any) -> Pair:
-        made.append(Pair(tmp_path / f"sweep-{len(made)}", cluster, **how))
-        made[-1].roster = ("a",)
-        return made[-1]
-
-    yield one
-    for pair in made:
-        pair.close()
+def pair(make_sweep: Callable[..., Pair]) -> Pair:
+    return make_sweep(Pair)
 
 
 def result(pair: Pair, box: BoxState, cell: str = "a") -> dict[str, Any]:
@@ -118,9 +96,8 @@ def result(pair: Pair, box: BoxState, cell: str = "a") -> dict[str, Any]:
     return dict(json.loads(found.read_text()))
 
 
-def test_a_cell_runs_in_two_pods_on_two_nodes(make: Callable[..., Pair]) -> None:
+def test_a_cell_runs_in_two_pods_on_two_nodes(pair: Pair) -> None:
     """Its ranks reach each other by the pods' addresses; it is one cell, and one worker that ends as a whole."""
-    pair = make()
     pair.hold("a")
     box = pair.box()
     pair.queue(box)
@@ -141,10 +118,9 @@ def test_a_cell_runs_in_two_pods_on_two_nodes(make: Callable[..., Pair]) -> None
 
 @proof
 @pytest.mark.parametrize("how", ["back", "taint"])
-def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair], how: str) -> None:
+def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(pair: Pair, how: str) -> None:
     """The node of the second pod is silent: the first one's end frees nothing, and the cell begins again once the
     node is back and has said that both ended, or once a person says by a taint that it is off."""
-    pair = make()
     pair.hold("a")
     box = pair.box()
     queue = pair.queue(box)
@@ -176,8 +152,7 @@ def test_a_lost_pod_frees_the_cell_by_its_own_end_alone(make: Callable[..., Pair
 
 @proof
 @pytest.mark.parametrize("which", ["first", "other"])
-def test_a_pod_that_is_evicted_takes_its_whole_worker_along(make: Callable[..., Pair], which: str) -> None:
-    pair = make()
+def test_a_pod_that_is_evicted_takes_its_whole_worker_along(pair: Pair, which: str) -> None:
     pair.hold("a")
     box = pair.box()
     pair.queue(box)

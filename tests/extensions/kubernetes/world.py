@@ -14,6 +14,7 @@ import pytest
 from sweepstack.core.resources import BoxInputs, BoxState, QueueInputs
 from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes.api import claim_name
+from sweepstack.extensions.kubernetes.objects import SHARED
 from sweepstack.extensions.kubernetes.platform import KubernetesPlatform
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import NotYetGone
@@ -61,10 +62,12 @@ def forget_pods() -> None:
 
 class KubeSweep(SharedQueueSweep):
     """As `Sweep`; its boxes lie in a namespace of its own of `cluster`, whose one volume is `here`. `volume`: False for
-    none. `job`: inputs of the job; `scheduler`: what its workers ask for."""
+    none; `shared`: pods of several nodes mount it. `job`: inputs of the job; `scheduler`: what its workers ask for."""
 
-    def __init__(self, folder: Path, cluster: KubernetesCluster, *, volume: bool = True, **scheduler: Any) -> None:
-        self.cluster, self.admin = cluster, cluster.admin
+    def __init__(
+        self, folder: Path, cluster: KubernetesCluster, *, volume: bool = True, shared: bool = False, **scheduler: Any
+    ) -> None:
+        self.cluster, self.admin, self.shared = cluster, cluster.admin, shared
         self.namespace = cluster.namespace(f"t-{secrets.token_hex(4)}", pod_security="restricted")
         self.here = cluster.volume(self.namespace).folder if volume else folder / "nothing"
         self.scheduler: dict[str, Any] = {
@@ -102,7 +105,7 @@ class KubeSweep(SharedQueueSweep):
         return self.here / "box"
 
     def box_inputs(self, name: str = "box-0", **changes: Any) -> BoxInputs:
-        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS}
+        resources = {"disk": "1GB", "storage_class": STORAGE_CLASS} | ({SHARED: True} if self.shared else {})
         return super().box_inputs(name, **({"resources": resources, "pods": self.scheduler["pods"]} | changes))
 
     def queue_inputs(self, box: BoxState, *cells: str, **changes: Any) -> QueueInputs:
@@ -206,16 +209,17 @@ class KubeSweep(SharedQueueSweep):
 
 
 class Held:
-    """A sweep whose two workers hold a cell each; `more` cells wait. `alone`: one worker, and it holds the cell `a`."""
+    """A sweep whose two workers hold a cell each; `more` cells wait. `alone`: one worker, and it holds the cell `a`.
+    `box`: its box, where that is made already."""
 
-    def __init__(self, sweep: KubeSweep, more: int = 1, *, alone: bool = False) -> None:
+    def __init__(self, sweep: KubeSweep, more: int = 1, *, alone: bool = False, box: BoxState | None = None) -> None:
         self.sweep = sweep
         first = ("a",) if alone else ("a", "b")
         sweep.scheduler["workers"] = len(first)
         self.roster = (*first, *(f"c{number}" for number in range(more)))
         sweep.roster = self.roster
         sweep.hold(*first)
-        self.box = sweep.box()
+        self.box = box or sweep.box()
         self.queue = sweep.queue(self.box)
         sweep.until_begun(*first)
 
