@@ -137,15 +137,15 @@ def _import_all() -> None:
     import sweepstack.provider.resources.gate
     import sweepstack.provider.resources.identity
     from sweepstack.core.extensions import module_of
-    from tests.chaos import work
     from tests.chaos.disks import DiskChannel
+    from tests.read_here import read_here
     from tests.simulators.rental import rental, rentals
 
     for name in rentals():
         for module in (*rental(name).imports, module_of(name)):
             importlib.import_module(module)
     setattr(sweepstack.channel.ssh.channel, "SshChannel", DiskChannel)  # noqa: B010 - adapters import it when they need it
-    setattr(sweepstack.evidence.verify, "read_all", work.read_here)  # noqa: B010
+    setattr(sweepstack.evidence.verify, "read_all", read_here)  # noqa: B010
     setattr(sweepstack.provider.resources.box, "POLL_SECONDS", 0.02)  # noqa: B010
     setattr(sweepstack.onbox.host.platform, "POLL_SECONDS", 0.01)  # noqa: B010
     os.fsync = lambda _: None  # no power is cut here

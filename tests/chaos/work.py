@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from sweepstack.core.roster import Roster
 from sweepstack.evidence.pull import BoxSource, pull_all
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import ReadBox, VerifyRequest, verify
-from sweepstack.loaders.base import LoadResult
-from sweepstack.loaders.load import load
-from sweepstack.loaders.pool import FileToRead
 from sweepstack.onbox.agent.local_channel import LocalChannel
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import GENESIS, canonical_json, digest_of, sha256_hex
@@ -79,12 +75,6 @@ def adrift(evidence: str) -> dict[str, str]:
             if record is not None:
                 found[birth.box] = record.native_id
     return found
-
-
-def read_here(jobs: Iterable[FileToRead], **_: Any) -> Iterator[tuple[FileToRead, LoadResult]]:
-    """Loads in this process: what makes a copy good is not at stake here."""
-    for job in jobs:
-        yield job, load(job.path, job.spec, job.sha256, expected_size=job.size)
 
 
 class _Log:

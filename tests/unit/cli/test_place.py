@@ -29,10 +29,22 @@ TEXT = GOOD.replace("    max_price: 2.10\n", "").replace(
 NOWHERE = {"platform": "local", "boxes": {}, "at": "2026-11-21T12:00:00Z"}
 BOXES = TEXT.replace("boxes: {box-0: {want: running}}", "boxes: {a: {}, b: {}}")
 
+ENGINE = """\
+#!/bin/sh
+if [ "$1" = whoami ]; then echo '{"user": "ada", "url": "file:///nowhere"}'; exit; fi
+echo "error: no stack named 'x' found" >&2
+exit 255
+"""
+
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path) -> None:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stack has no state yet."""
     (tmp_path / "Pulumi.yaml").write_text("name: sweepstack\nstackConfigDir: stacks\nruntime: python\n")
+    launcher = tmp_path / "pulumi"
+    launcher.write_text(ENGINE)
+    launcher.chmod(0o755)
+    monkeypatch.setattr("sweepstack.status.engine.call.find_engine", lambda: str(launcher))
 
 
 def config(root: Path, text: str = BOXES) -> StackConfig:

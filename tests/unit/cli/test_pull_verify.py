@@ -18,6 +18,7 @@ from sweepstack.cli.commands.pull import fetch as fetching
 from sweepstack.cli.progress import Progress
 from sweepstack.core.records import ArtifactSpec
 from sweepstack.evidence.stack_copy import keep_stack_file
+from sweepstack.loaders.pool import read_all
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.errors import Unsure
@@ -26,6 +27,12 @@ from sweepstack.operations.pull import PullSummary, _sources
 from sweepstack.operations.sweep.sources import open_sources
 from sweepstack.operations.sweep.target import Target
 from tests.unit.cli.support import KEEPS, KILLS, STACK, World, by_name
+
+
+@pytest.fixture(autouse=True)
+def workers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here they read, as in a command."""
+    monkeypatch.setattr("sweepstack.evidence.verify.read_all", read_all)
 
 
 def test_a_pull_begins_with_the_box_of_which_nothing_outlives_it(world: World) -> None:

@@ -24,13 +24,26 @@ from sweepstack.evidence.object_store import FolderStore
 from sweepstack.evidence.store import EvidenceStore
 from sweepstack.evidence.verify import ReadBox, VerifyRequest, check_code, verify
 from sweepstack.loaders.base import Reader
-from sweepstack.loaders.pool import FileToRead, WorkersBroken
+from sweepstack.loaders.pool import FileToRead, WorkersBroken, read_all
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import ConfigError, EvidenceDamaged, EvidenceError, JournalDamaged
+from tests.read_here import reads_here
 from tests.unit.evidence import torchzip
 from tests.unit.evidence.world import BEGIN, IDENTITY, STACK, Box, FakeRoster, World, cell_of, checkpoint_bytes, outputs
 
 GOOD = "lr0.3-seed0"
+
+
+@pytest.fixture(autouse=True)
+def _copies_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for tests that ask for `workers`: what those read is read in the same way."""
+    reads_here(monkeypatch)
+
+
+@pytest.fixture
+def workers(_copies_are_read_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes read, as in a command."""
+    monkeypatch.setattr(verifying, "read_all", read_all)
 
 
 def good_sweep(world: World) -> World:
@@ -48,6 +61,7 @@ def flip(path: Path, offset: int, *, keep_mtime: bool = False) -> None:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@pytest.mark.usefixtures("workers")
 def test_a_good_sweep_is_verified(world: World) -> None:
     outcome = good_sweep(world).verify()
     receipt = outcome.receipt
@@ -662,6 +676,7 @@ def test_the_receipt_is_the_same_for_two_operators(world: World, tmp_path: Path)
     assert world.store.marker.created_at.isoformat()[:16] not in text
 
 
+@pytest.mark.usefixtures("workers")
 def test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged(world: World) -> None:
     good_sweep(world)
     (world.copy(world.cells[0]) / "log.txt").unlink()
@@ -675,6 +690,7 @@ def test_a_hung_reader_is_killed_and_its_file_is_neither_good_nor_damaged(world:
     assert outcome.unknown == sorted(c.name for c in world.cells if c.name != world.cells[0].name)
 
 
+@pytest.mark.usefixtures("workers")
 def test_a_command_counts_by_its_answer_and_its_code_is_in_the_receipt(world: World, tmp_path: Path) -> None:
     spec = ArtifactSpec(path="plots/curve.csv", load="command", run="sh check.sh {file}", trust=True)
     world.artifacts = (*world.artifacts, spec)
@@ -729,11 +745,11 @@ def test_where_no_reader_runs_nothing_is_known(world: World, monkeypatch: pytest
 
 def test_the_reader_that_was_asked_for_reads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     good_sweep(world)
-    asked, read_all = [], verifying.read_all
+    asked, reading = [], verifying.read_all
 
     def noted(work: Iterable[FileToRead], *, reader: Reader, **how: Any) -> object:
         asked.append(reader)
-        return read_all(work, reader="restricted", **how)
+        return reading(work, reader="restricted", **how)
 
     monkeypatch.setattr(verifying, "read_all", noted)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
@@ -759,6 +775,7 @@ def test_a_manifest_that_can_not_be_read_fails_its_cell_alone(world: World, monk
     assert cell_of(outcome, GOOD).reasons == ("its manifest can't be read: Permission denied",)
 
 
+@pytest.mark.usefixtures("workers")
 def test_progress_reaches_the_end(world: World) -> None:
     good_sweep(world)
     seen: list[tuple[str, int, int]] = []

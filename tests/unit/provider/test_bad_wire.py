@@ -24,10 +24,10 @@ from sweepstack.platforms.registry import load_platform
 from sweepstack.provider.command import ssh_client
 from sweepstack.provider.command.ssh_client import Dialer, Ended
 from sweepstack.teardown.box_context import BoxAt
+from tests.read_here import read_here
 from tests.simulators import machines, wire
 from tests.simulators.wire import FarHost, Wire
 from tests.unit.launch.support import until
-from tests.unit.provider.conftest import read_here
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import approval_for
 from tests.unit.provider.test_box_end import delete
