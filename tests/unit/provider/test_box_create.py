@@ -242,7 +242,7 @@ def test_a_lost_answer_in_another_account_is_not_looked_for_in_this_one(
     with pytest.raises(WrongAccount, match=birth.account):
         sweep.box(mounts={box_layout.DURABLE: volume.native_id})
     assert sweep.listed() == []
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(sweep.folder / "data"))
     assert [sweep.box().native_id] == first
 
 

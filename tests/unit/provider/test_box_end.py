@@ -130,7 +130,7 @@ def test_a_cell_that_joined_after_the_approval_is_refused(sweep: Sweep) -> None:
 
 
 def test_a_cleared_box_ends_and_what_survives_is_named(sweep: Sweep) -> None:
-    box = sweep.cleared()
+    box = sweep.anew().cleared()
     durable = picture(sweep.volume_root)
     counted = ending.judge_end(ending.context_of(box), box, box.approval, full=False).verdict.unclaimed
     assert (counted.files, counted.problem) == (0, ""), f"what a real runner leaves is known by name: {counted.words}"
@@ -611,7 +611,7 @@ def test_artifacts_that_became_stricter_lock_again(sweep: Sweep) -> None:
 @pytest.mark.parametrize("spared", [True, False])
 def test_check_update_and_delete_judge_the_same_tiers(sweep: Sweep, spared: bool) -> None:
     """The profile says something else of a tier since: by that the box ends, and by that it is cleared."""
-    box = sweep.cleared()
+    box = sweep.anew().cleared()
     with (sweep.root(box) / "data" / "cache.bin").open("wb") as large:
         large.truncate(unclaimed.ABOVE + 1)
     ends = {True: {**FACTS, "kills": ("scratch",), "keeps": ("durable", "data")}, False: FACTS}

@@ -109,7 +109,7 @@ def test_an_open_teardown_says_what_still_bills(sweep: Sweep) -> None:
 
 def test_a_box_that_ends_its_own_bill_may_be_off_since_it_was_last_seen(sweep: Sweep) -> None:
     by_itself = RELEASES | {"stop": {**RELEASES["stop"], "issue": {"by": "ssh", "native": "off", "command": "off"}}}  # type: ignore[dict-item]
-    box = sweep.trained()
+    box = sweep.anew().trained()
     armed = box.model_validate(box.model_dump() | {"teardown": by_itself, "when_done": "stop"})
     sweep.verified(box)
     BOX.read(sweep.op(), box.native_id, armed)
