@@ -29,6 +29,7 @@ def test_copies_survive_rm_rf(verified: Stack) -> None:
     assert after == before, different(before, after)
 
 
+@pytest.mark.proof  # that they share no bytes: tests/unit/channel/test_contract.py
 def test_copies_survive_truncation_in_place(verified: Stack) -> None:
     """Truncating and overwriting every file of the boxes and volumes in place does not reach the copies."""
     before = copies(verified)

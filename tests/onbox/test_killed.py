@@ -187,7 +187,10 @@ def test_lost_journal_line_of_a_started_cell(box: Box) -> None:
     assert (box.sealed("a") / "result.json").read_text() == "\n"
 
 
-@pytest.mark.parametrize("damage", ["cut", "edited", "swapped"])
+# Any damage, by the same reader: tests/fuzz/test_box_records.py.
+@pytest.mark.parametrize(
+    "damage", ["edited", pytest.param("cut", marks=pytest.mark.proof), pytest.param("swapped", marks=pytest.mark.proof)]
+)
 def test_damaged_journal_starts_nothing(box: Box, damage: str) -> None:
     box.add("a")
     box.run("a")
@@ -304,7 +307,18 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+# `make test` plays what can be found: a part of a copy, a whole one, both names, and half a line.
+PLAYED = (
+    "while copying",
+    "before the rename",
+    "between making room and the rename",
+    "in the middle of the journal's line",
+)
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(one, marks=() if one in PLAYED else pytest.mark.proof) for one in MOMENTS]
+)
 def test_killed_while_sealing(box: Box, moment: str) -> None:
     """Under the final name there is nothing, or all of it; and the next runner ends with all of it."""
     box.add("a", "echo result > {out}/result.json; mkdir {out}/d; echo more > {out}/d/more")

@@ -12,6 +12,8 @@ from bench.lease_plan import STORIES, Month, month
 from bench.lease_world import Verdict, World
 
 SEEDS = 500
+QUICKER = {"the journal can't be written": 1, "several of these": 1}
+"""Where the second month of a story is played in a fraction of the time of the first."""
 
 
 def first(story: str, count: int) -> list[Month]:
@@ -24,9 +26,15 @@ def months() -> list[Month]:
     return [month(seed) for seed in range(SEEDS)]
 
 
-# The second month of a story in make proof: other figures, the same events.
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.proof)])
-@pytest.mark.parametrize("story", STORIES)
+# The other month of a story in make proof: other figures, the same events.
+@pytest.mark.parametrize(
+    ("story", "number"),
+    [
+        pytest.param(story, number, marks=() if number == QUICKER.get(story, 0) else pytest.mark.proof)
+        for story in STORIES
+        for number in (0, 1)
+    ],
+)
 def test_a_bill_ends_in_time_or_it_is_said_why(story: str, number: int, tmp_path: Path) -> None:
     """Nothing that is sealed or half done is lost, no cell that works is ended, and no key is in a journal or log."""
     one = first(story, 2)[number]

@@ -67,7 +67,8 @@ def test_what_is_drawn_by_number_stays_what_it_is() -> None:
     assert two != one
 
 
-@pytest.mark.parametrize("sampler", ["sobol", "tpe"])
+# In make proof: it draws by number alone, tpe by number and log.
+@pytest.mark.parametrize("sampler", [pytest.param("sobol", marks=pytest.mark.proof), "tpe"])
 def test_another_process_draws_the_same_from_the_same_log(sampler: str) -> None:
     asked = search(sampler)
     log = played(asked, 12)
