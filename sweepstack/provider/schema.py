@@ -8,6 +8,7 @@ nothing at run time: Python drops them when it compiles the class.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import json
@@ -121,6 +122,7 @@ OF_PARTS: Final = "Internal: a part of `Sweep` and `Store`, which declare it; no
 INTERNAL: Final = frozenset({"sweepstack:index:Identity", "sweepstack:index:Queue", "sweepstack:index:Gate"})
 
 
+@functools.cache
 def schema_json() -> str:
     """Returns the Pulumi package schema as JSON text."""
     types: dict[str, Any] = {}

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from scripts.lib.errors import SetupError
 from scripts.release import check, facts
@@ -82,6 +80,9 @@ def test_the_sbom_is_valid_with_an_address_of_each_package(dist: Path) -> None:
 
 
 def invalid(document: object) -> object:
+    from cyclonedx.schema import SchemaVersion  # three seconds, in each process that collects these tests
+    from cyclonedx.validation.json import JsonStrictValidator
+
     return JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(document))
 
 
