@@ -12,6 +12,7 @@ from sweepstack.platforms.common import s3_client
 from sweepstack.teardown.box_check import BoxEnding, Verdict
 from sweepstack.teardown.box_context import BoxContext
 from sweepstack.teardown.check import may_end
+from tests.read_here import reads_here
 from tests.s3.conftest import BUCKET
 from tests.s3.server import S3Server
 from tests.unit.evidence.world import World, cleared_box
@@ -21,8 +22,9 @@ Ask = Callable[[bool], Verdict]
 
 
 @pytest.fixture
-def ask(world: World) -> Ask:
-    """Asks whether the box may end; cleared as long as nobody touches anything."""
+def ask(world: World, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Asks whether the box may end; cleared as long as no object is touched."""
+    reads_here(monkeypatch)
     facts, approval, seen = cleared_box(world, NOW)
 
     def check(full: bool) -> Verdict:
