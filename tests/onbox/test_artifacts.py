@@ -16,35 +16,39 @@ from tests.onbox.harness import Box, alive, around
 GOOD = "echo good > {out}/result.json; "
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        ("true", "artifact missing: result.json"),
-        ("touch {out}/result.json", "artifact empty: result.json"),
-        ("printf 123 > {out}/result.json", "artifact too small: result.json has 3 bytes, 4 are the least"),
-        ("mkdir {out}/result.json", "artifact missing: result.json (a folder)"),
-        ("echo 12345 > {out}/../../x; ln -s ../../x {out}/result.json", "result.json is a link to ../../x (not in a "),
-        (
-            "ln -s /etc/passwd {out}/result.json",
-            "artifact result.json is a link to /etc/passwd (not in a folder of this",
-        ),
-        ("ln -s result.json {out}/result.json", "result.json is a link to result.json (it can't be read: Too many"),
-        ("ln -s nothing {out}/result.json", "result.json is a link to nothing (nothing is there)"),
-        ("mkdir {out}/d; ln -s d {out}/result.json", "result.json is a link to d (a folder)"),
-        ("mkfifo {out}/result.json", "artifact result.json is a pipe: it has to be a file"),
-        ("touch {out}/a; ln -s a {out}/result.json", "artifact empty: result.json"),
-        ("rm -r {out}; ln -s /etc {out}", "is no folder any more, but a link to /etc"),
-        ("rm -r {out}", "can't be read"),
-    ],
-)
-def test_exit_code_of_0_without_the_artifacts_is_a_failure(box: Box, run: str, reason: str) -> None:
+LACKING = [
+    ("true", "artifact missing: result.json"),
+    ("touch {out}/result.json", "artifact empty: result.json"),
+    ("printf 123 > {out}/result.json", "artifact too small: result.json has 3 bytes, 4 are the least"),
+    ("mkdir {out}/result.json", "artifact missing: result.json (a folder)"),
+    ("echo 12345 > {out}/../../x; ln -s ../../x {out}/result.json", "result.json is a link to ../../x (not in a "),
+    (
+        "ln -s /etc/passwd {out}/result.json",
+        "artifact result.json is a link to /etc/passwd (not in a folder of this",
+    ),
+    ("ln -s result.json {out}/result.json", "result.json is a link to result.json (it can't be read: Too many"),
+    ("ln -s nothing {out}/result.json", "result.json is a link to nothing (nothing is there)"),
+    ("mkdir {out}/d; ln -s d {out}/result.json", "result.json is a link to d (a folder)"),
+    ("mkfifo {out}/result.json", "artifact result.json is a pipe: it has to be a file"),
+    ("touch {out}/a; ln -s a {out}/result.json", "artifact empty: result.json"),
+    ("rm -r {out}; ln -s /etc {out}", "is no folder any more, but a link to /etc"),
+    ("rm -r {out}", "can't be read"),
+]
+
+
+def test_exit_code_of_0_without_the_artifacts_is_a_failure(box: Box) -> None:
+    """Each way by a cell of its own, behind one that is sealed: else the first holds the others."""
     box.set(retries=0, artifacts=[{"path": "result.json", "load": "json", "min_bytes": 4}])
-    box.add("a", run)
+    box.add("good", "echo 12345 > {out}/result.json")
+    cells = {f"a{number}": row for number, row in enumerate(LACKING)}
+    for cell, (run, _) in cells.items():
+        box.add(cell, run)
     box.run(code=1)
-    (failure,) = box.events("cell-failed", "a")
-    assert reason in failure["reason"]
-    assert (failure["exit_code"], failure["final"]) == (0, True)
-    assert list(box.sealed("a").parent.iterdir()) == []
+    for cell, (run, reason) in cells.items():
+        (failure,) = box.events("cell-failed", cell)
+        assert reason in failure["reason"], run
+        assert (failure["exit_code"], failure["final"]) == (0, True), run
+    assert [path.name for path in box.sealed("good").parent.iterdir()] == ["good"]
 
 
 def test_all_that_is_missing_is_named_at_once(box: Box) -> None:

@@ -17,37 +17,41 @@ def python(code: str) -> str:
     return f"python -c '{code}'"
 
 
-@pytest.mark.parametrize(
-    ("run", "kind", "final"),
-    [
-        (python('{}["lr"]'), "bug", True),
-        (python("import no_such_module"), "bug", True),
-        (python("if:"), "bug", True),
-        (python('print("x"); None.shape'), "bug", True),
-        (python('raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")'), "bug", True),
-        (python('import argparse; argparse.ArgumentParser().parse_args(["--nope"])'), "bug", True),
-        ("no-such-program --lr 1", "bug", True),
-        (python('raise ConnectionResetError("peer")'), "transient", False),
-        (python('import socket; socket.create_connection(("127.0.0.1", 9), 1)'), "transient", False),
-        (python('raise RuntimeError("NCCL error: remote process exited")'), "transient", False),
-        (python("raise MemoryError"), "oom", False),
-        (python('raise RuntimeError("loss diverged")'), "unknown", False),
-        (python('raise ValueError("bad batch")'), "unknown", False),
-        ("exit 3", "unknown", False),
-        ("true", "files", True),
-        ("kill $$", "stopped", False),
-        ("echo KeyError: said on the way; exit 0", "files", True),
-        ("echo 'No space left on device' >&2; exit 1", "unknown", False),  # there is plenty: somewhere else, then
-    ],
-)
-def test_class_of_a_failure(box: Box, run: str, kind: str, final: bool) -> None:
+FAILURES = [
+    (python('{}["lr"]'), "bug", True),
+    (python("import no_such_module"), "bug", True),
+    (python("if:"), "bug", True),
+    (python('print("x"); None.shape'), "bug", True),
+    (python('raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")'), "bug", True),
+    (python('import argparse; argparse.ArgumentParser().parse_args(["--nope"])'), "bug", True),
+    ("no-such-program --lr 1", "bug", True),
+    (python('raise ConnectionResetError("peer")'), "transient", False),
+    (python('import socket; socket.create_connection(("127.0.0.1", 9), 1)'), "transient", False),
+    (python('raise RuntimeError("NCCL error: remote process exited")'), "transient", False),
+    (python("raise MemoryError"), "oom", False),
+    (python('raise RuntimeError("loss diverged")'), "unknown", False),
+    (python('raise ValueError("bad batch")'), "unknown", False),
+    ("exit 3", "unknown", False),
+    ("true", "files", True),
+    ("kill $$", "stopped", False),
+    ("echo KeyError: said on the way; exit 0", "files", True),
+    ("echo 'No space left on device' >&2; exit 1", "unknown", False),  # there is plenty: somewhere else, then
+]
+
+
+def test_class_of_a_failure(box: Box) -> None:
+    """Each by a cell of its own, behind one that is sealed: else one that lacks files holds the others."""
     box.set(retries=1)
-    box.add("a", run.replace("{}", "dict()"))
+    box.add("good")
+    cells = {f"a{number}": row for number, row in enumerate(FAILURES)}
+    for cell, (run, *_) in cells.items():
+        box.add(cell, run.replace("{}", "dict()"))
     box.run(code=1)
-    failures = box.events("cell-failed", "a")
-    assert [one["class"] for one in failures] == ([kind] if final else [kind, kind])
-    assert failures[0]["final"] == final
-    assert len({(one["config_digest"], one["version"]) for one in box.events("cell-started")}) == 1
+    for cell, (run, kind, final) in cells.items():
+        failures = box.events("cell-failed", cell)
+        assert [one["class"] for one in failures] == ([kind] if final else [kind, kind]), run
+        assert failures[0]["final"] == final, run
+        assert len({(one["config_digest"], one["version"]) for one in box.events("cell-started", cell)}) == 1, run
 
 
 @pytest.mark.parametrize(
