@@ -14,7 +14,7 @@ from sweepstack.core.records import ENDED, REFUSED
 from sweepstack.onbox.common.dataclass import dataclass
 from sweepstack.onbox.host.box_folders import CLAIM
 from sweepstack.status.engine.state import BoxEntry
-from sweepstack.status.model import BoxView, SweepView
+from sweepstack.status.model import BoxView, CellView, SweepView
 from sweepstack.status.snapshot import BoxSnapshot, Snapshot
 from sweepstack.status.ways_on import (
     adopt_renamed,
@@ -438,6 +438,11 @@ def _of_hung(now: Now) -> list[str]:
     return [f"sweepctl logs --stack {now.stack} {now.hung} --tail 50", *out_of_hung(now.stack, now.hung), shortest]
 
 
+def _queued(cell: CellView) -> bool:
+    """Whether a runner that lives takes it: one that waits for its files (an `up` was killed) has no queue yet."""
+    return cell.state == "pending" and bool(cell.box)
+
+
 def _of_running(now: Now) -> list[str]:
     # Where none has ended well yet, the others may fail in the same way.
     logs = [f"sweepctl logs --stack {now.stack} {name}" for name in now.failed[:1] if not now.states & ENDED]
@@ -547,7 +552,7 @@ ROWS = (
     Row("a cell hangs", lambda now: now.hung is not None, _of_hung),
     Row(
         "cells run",
-        lambda now: "running" in now.states or ("pending" in now.states and now.alive),
+        lambda now: "running" in now.states or (now.alive and any(map(_queued, now.view.cells))),
         _of_running,
     ),
     Row("cells ended well and left the wrong files", lambda now: now.wrong_files, _of_wrong_files),

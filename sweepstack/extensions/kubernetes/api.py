@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,11 @@ class Cluster:
     @property
     def namespace(self) -> str:
         return self.address.namespace
+
+    @property
+    def kubectl(self) -> str:
+        """How a person's command begins that asks this cluster, whatever the current context and namespace are."""
+        return shlex.join(["kubectl", "--context", self.address.context, "-n", self.namespace])
 
     def __str__(self) -> str:
         return f"the namespace {self.address.namespace} of the cluster {self.address.context}"
@@ -361,6 +367,7 @@ class Cluster:
                         persist_config=False,
                     )
                 except ConfigException as error:
+                    completed(self.address)  # says so where it has no such context, with those that it has
                     raise ConfigError(f"{NO_CONFIG} ({one_line(error)})") from error
             return self._client
 

@@ -46,7 +46,7 @@ def create(cluster: Cluster, request: BoxRequest, wait: Wait, reach: Reach) -> B
     found = states.record(cluster, pvc, cluster.account())
     if found.phase is Phase.ENDING:
         raise NotYetGone(f"the box of {request.tag} is being destroyed")
-    if found.phase is Phase.CREATING and request.pods and request.pods != objects.pods_of(pvc):  # mended, say
+    if found.phase is Phase.CREATING and request.pods != objects.pods_of(pvc):  # mended, say
         cluster.patch("pvc", name, objects.mark(pods=objects.spelled(request.pods)))
     if found.phase is Phase.CREATING and not request.reach:
         return replace(found, phase=Phase.RUNNING)  # it needs no machine until its queue is there: `begun`
@@ -95,6 +95,7 @@ def _made(cluster: Cluster, request: BoxRequest, name: str) -> Object:
     asked = str(request.resources.get(STORAGE) or "")
     if lacks := storage.refusals(cluster, 2 if request.resources.get(objects.SHARED) else 1, asked):
         raise RequestRefused(f"nothing was made: {lacks[0]}")
+    storage.words(cluster, asked)  # raises where there is no such class
     body = objects.claim(request, asked)
     request.asked(True)
     try:

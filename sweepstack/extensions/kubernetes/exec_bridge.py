@@ -96,9 +96,7 @@ def _opened(proxy: str, host: str, port: int, ends: float) -> socket.socket:
 
         by = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
         if by.scheme != "http":
-            raise Unreachable(
-                f"a proxy of the kind {by.scheme} can't be used for a stream to a pod: an http:// one can"
-            )
+            raise Unreachable(f"a stream to a pod can't go through a proxy of {by.scheme}://, but one of http://")
         known = f"{unquote(by.username or '')}:{unquote(by.password or '')}".encode()
         header = f"Basic {base64.b64encode(known).decode('ascii')}"
         through = HTTPConnection(by.hostname or "", by.port or 80, timeout=_left(ends))
@@ -253,10 +251,7 @@ class Bridge:
             wanted[self._connection.fileno()] = events
         if self._input and self._open and not self._ended_at and len(self._out) < HIGH:
             wanted[0] = select.POLLIN
-        for descriptor, waiting in self._pending.items():
-            if waiting:
-                wanted[descriptor] = select.POLLOUT
-        return wanted
+        return wanted | {descriptor: select.POLLOUT for descriptor, waiting in self._pending.items() if waiting}
 
     def _full(self) -> bool:
         return max(len(waiting) for waiting in self._pending.values()) >= HIGH

@@ -48,9 +48,9 @@ def shell(home: str) -> str:
 
 def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any], asked: PodRequest) -> Object:
     """The Job `number` of a box, with `count` workers; of several pods each, with one: then it comes to its end as that
-    one does, which is its first pod. `pods`: see `pod_template.template`; its `queue` is Kueue's,
-    which then decides when it begins. Raises RequestRefused."""
-    pods_each = asked.nodes
+    one does, which is its first pod. `pods`: see `pod_template.template`; its `queue` is Kueue's, which then decides
+    when it begins. Raises RequestRefused."""
+    several = asked.nodes > 1
     queue = str(pods.get("queue") or "")
     found = pod_template.template(native_id, WORKER, pods, ["sh", "-c", shell(f"{ROOT}/{box_layout.HOME}")], asked)
     labels = {BOX: native_id, MANAGED: MANAGER, ROLE: WORKER, **several_label(asked.nodes)}
@@ -62,8 +62,7 @@ def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any],
         "metadata": {"name": f"{native_id}-{number}", "labels": labels, "finalizers": [HOLD]},
         "spec": {
             "completionMode": "Indexed",
-            "completions": pods_each if pods_each > 1 else count,
-            "parallelism": pods_each if pods_each > 1 else count,
+            **dict.fromkeys(("completions", "parallelism"), asked.nodes if several else count),
             "backoffLimitPerIndex": TRIES,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
@@ -74,7 +73,7 @@ def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any],
                 ]
             },
             "suspend": bool(queue),
-            **(_AS_ITS_FIRST if pods_each > 1 else {}),
+            **(_AS_ITS_FIRST if several else {}),
             "template": found,
         },
     }
@@ -139,7 +138,5 @@ def index_of(pod: Object) -> int | None:
 
 def owner_of(pod: Object) -> str:
     """The uid of the Job that a pod is of; "" for one that was orphaned."""
-    for one in pod["metadata"].get("ownerReferences") or ():
-        if one.get("kind") == "Job":
-            return str(one.get("uid"))
-    return ""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one.get("uid")) for one in owners if one.get("kind") == "Job"), "")

@@ -193,9 +193,7 @@ def _escape(pods: Mapping[str, Any]) -> dict[str, Any]:
 def _security(more: Mapping[str, Any]) -> Object:
     return {
         "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,
+        **dict.fromkeys(_NUMBERS, USER),
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
         **more,
@@ -228,15 +226,14 @@ def _container(native_id: str, role: str, image: str, command: Sequence[str], as
 
 
 def _resources(asked: PodRequest) -> Object:
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
+    requests, limits = dict[str, str](), dict[str, str]()
     if asked.cpu:
         requests["cpu"] = f"{math.ceil(asked.cpu * 1000)}m"
     if asked.memory:
         requests["memory"] = limits["memory"] = str(asked.memory)
     if asked.gpus:
         requests[asked.gpu_kind[0]] = limits[asked.gpu_kind[0]] = str(asked.gpus)
-    return {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
+    return {name: found for name, found in (("requests", requests), ("limits", limits)) if found}
 
 
 def _affinity(native_id: str, asked: PodRequest, more: Mapping[str, Any]) -> Object:

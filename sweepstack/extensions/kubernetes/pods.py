@@ -253,9 +253,9 @@ def _disrupted(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def off(pod: Object) -> str:
-    """The command by which a person says that a pod's node is off."""
-    return f"`kubectl taint nodes {ends.node_of(pod) or 'NODE'} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
+def off(kubectl: str, pod: Object) -> str:
+    """The command by which a person says that a pod's node is off. `kubectl`: `Cluster.kubectl`."""
+    return f"`{kubectl} taint nodes {ends.node_of(pod) or 'NODE'} {ends.OUT_OF_SERVICE}=nodeshutdown:NoExecute`"
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -326,7 +326,7 @@ def claim_words(pvc: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
         return ""
     if reason == "ProvisioningFailed":
         missing = "not found" in said
-        do = "write another storage class (overrides.kubernetes.storage_class)" if missing else "kubectl describe pvc"
+        do = "make it, or give this box up and write another storage_class" if missing else "kubectl describe pvc"
         return f"the claim {name} gets no volume ({said}): {do}"
     if "no persistent volumes available" in said and "no storage class" in said:
         return (
@@ -362,11 +362,8 @@ def _reclaimed(policy: str) -> str:
 
 
 def _last(events: Sequence[Mapping[str, Any]], reason: str, word: str) -> str:
-    for one in reversed(events):
-        said = str(one.get("message") or "")
-        if one.get("reason") == reason and word in said and "BackOff" not in said:
-            return said
-    return ""
+    said = (str(one.get("message") or "") for one in reversed(events) if one.get("reason") == reason)
+    return next((text for text in said if word in text and "BackOff" not in text), "")
 
 
 def _short(text: str) -> str:

@@ -6,9 +6,10 @@ import time
 
 from sweepstack.extensions.kubernetes import create, kept, objects, states, workers
 from sweepstack.extensions.kubernetes.api import Cluster, Object, labels_of, let_go, marks_of
-from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, POWER
+from sweepstack.extensions.kubernetes.objects import ENDING, FRESH, HOLD, POWER
+from sweepstack.onbox.common.dataclass import replace
 from sweepstack.onbox.common.errors import NotYetGone, NotYetStopped, PlatformError
-from sweepstack.onbox.host.platform import BoxRecord, Wait
+from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 
 END_SECONDS = 150.0
 """For so long a stop or a destroy waits for its pods; then its caller calls again."""
@@ -36,7 +37,11 @@ def start(cluster: Cluster, native_id: str, account: str, wait: Wait, reach: cre
         pvc = _there(cluster, native_id)
     if marks_of(pvc).get(POWER) == "stopped":
         cluster.patch("pvc", native_id, objects.mark(power=None, ready_at=None))
-    return create.made_ready(cluster, states.record(cluster, _there(cluster, native_id), account), wait, reach)
+        pvc = _there(cluster, native_id)
+    found = states.record(cluster, pvc, account)
+    if FRESH in marks_of(pvc):
+        return replace(found, phase=Phase.RUNNING)  # it needs no machine until its queue is there: `create.begun`
+    return create.made_ready(cluster, found, wait, reach)
 
 
 def destroy(cluster: Cluster, native_id: str) -> None:

@@ -137,7 +137,7 @@ class _Reader:
 
     def found(self) -> Found:
         """See `pod_for`."""
-        late = self._wait.until(self._look, f"the pod {self.name}")
+        late = self._wait.until(self._look, f"the pod {self.name}", lambda: self._why)
         if self._found is not None:
             return self._found
         what = f"{self._why} ({late})" if self._why else late
@@ -180,7 +180,8 @@ class _Reader:
         if objects.is_shared(self._pvc):
             self._cluster.delete("pod", own, grace=0)
         else:
-            self._why += f", and its node does not say that it has; once you have seen that it is off: {pods.off(own)}"
+            way = pods.off(self._cluster.kubectl, own)
+            self._why += f", and its node does not say that it has; once you have seen that it is off: {way}"
 
     def _make(self, there: list[Object]) -> None:
         try:

@@ -24,7 +24,8 @@ GOES_ON = ("signal", "wall")
 @dataclass(frozen=True)
 class Standing:
     """One look. `ended`, `lost`, `leaving`, `at_work`: the pods by their uid, each in one of them; `why`: what shows
-    it. `lost`: whether these have ended is not known. `box`: its name, where a pod is lost."""
+    it. `lost`: whether these have ended is not known. `box`: its name, where a pod is lost.
+    `kubectl`: how a person's command about the cluster begins."""
 
     jobs: Sequence[Object]
     pods: Sequence[Object]
@@ -34,6 +35,7 @@ class Standing:
     at_work: dict[str, Object] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     box: str = "BOX"
+    kubectl: str = "kubectl"
 
     @property
     def open_jobs(self) -> list[Object]:
@@ -112,7 +114,8 @@ def look(cluster: Cluster, native_id: str) -> Standing:
     pods = cluster.list("pod", labels_of(native_id, role="worker"))
     seen = judged(sorted(found, key=jobs.number_of), pods, _nodes(cluster, pods), time.time())
     claim = cluster.get("pvc", native_id) if seen.lost else None
-    return replace(seen, box=marks_of(claim).get(NAME, seen.box)) if claim is not None else seen
+    name = marks_of(claim).get(NAME, seen.box) if claim is not None else seen.box
+    return replace(seen, box=name, kubectl=cluster.kubectl)
 
 
 def judged(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
 from sweepstack.extensions.kubernetes.objects import is_shared
-from sweepstack.onbox.common.errors import NotAuthorized, PlatformError
+from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 
 ONE_NODE = frozenset(
     [
@@ -27,7 +28,8 @@ MOST_NAMED = 6
 
 
 def words(cluster: Cluster, name: str) -> list[str]:
-    """What becomes of a new box's bytes, as its storage class says: `name`, or the default one. Raises Unreachable."""
+    """What becomes of a new box's bytes, as its storage class says: `name`, or the default one. Raises RequestRefused
+    where there is neither that class nor a volume of it, Unreachable."""
     try:
         there = cluster.list("storageclass")
     except NotAuthorized:
@@ -37,7 +39,11 @@ def words(cluster: Cluster, name: str) -> list[str]:
     lacks = f"no storage class {name}" if name else "no default storage class"
     names = sorted(str(one["metadata"]["name"]) for one in there)
     has = f"it has {', '.join(names[:MOST_NAMED])}" if names else "it has none"
-    return [f"overrides.kubernetes.storage_class: {cluster} has {lacks}; {has}"]
+    found_not = f"overrides.kubernetes.storage_class: {cluster} has {lacks}; {has}"
+    with contextlib.suppress(NotAuthorized):  # a volume may name a class that is no object
+        if not any((one["spec"].get("storageClassName") or "") == name for one in cluster.list("pv")):
+            raise RequestRefused(found_not)
+    return [found_not]
 
 
 def meant(there: Sequence[Object], name: str) -> Object | None:

@@ -76,7 +76,6 @@ def top_up(
     yet. Raises RequestRefused with what the cluster says against it; OutcomeUnknown: called again, it looks first."""
     cluster.require(account)
     asked = _asked(cluster, native_id, scheduler)
-    notes: list[str] = []
     new = native_id in FIRST
     FIRST.discard(native_id)
     for _ in range(LOOKS):
@@ -86,10 +85,7 @@ def top_up(
         with contextlib.suppress(Exists, Conflict):  # another command was first: look again
             ended = {} if new or not seen.may_run else stopped()  # no worker has written anything yet
             made = _bring(cluster, native_id, asked, min(asked.workers, cells), seen, ended)
-            if made:
-                notes.append(made)
-            seen = standing.look(cluster, native_id)
-            return "; ".join([_summary(cluster, seen), *notes])
+            return "; ".join(filter(None, [_summary(cluster, standing.look(cluster, native_id)), made]))
     raise Unreachable(f"the Jobs of {native_id} are changed all the time by others: the same command again")
 
 
@@ -147,7 +143,7 @@ def _asked(cluster: Cluster, native_id: str, scheduler: Mapping[str, Any]) -> Wo
             f"job.nodes is {asked.pod.nodes}, and the box's claim {claim['metadata']['name']} is ReadWriteOnce: one "
             "node alone mounts it. A box that is made with job.nodes has one that is ReadWriteMany: make another one"
         )
-    if asked.pods and asked.pods != objects.pods_of(claim):
+    if asked.pods != objects.pods_of(claim):
         claim = cluster.patch("pvc", native_id, objects.mark(pods=objects.spelled(asked.pods))) or claim
     return replace(asked, record=objects.record_of(claim))
 
@@ -176,9 +172,7 @@ def _bring(
         cluster.patch("job", room["metadata"]["name"], {"metadata": version, "spec": grown})
         return "; ".join([*done, f"{room['metadata']['name']} has {missing} more"])
     number = max(map(jobs.number_of, seen.jobs), default=0) + 1
-    several_each = asked.pod.nodes > 1
-    for more in range(missing if several_each else 1):
-        count = 1 if several_each else missing
+    for more, count in enumerate([1] * missing if asked.pod.nodes > 1 else [missing]):
         job = jobs.worker_job(native_id, number + more, count, asked.pods, asked.placed(nodes))
         job["metadata"]["annotations"] = {f"{PREFIX}{ASKED}": digest, **asked.record}
         done.append(_submit(cluster, job, count))
@@ -265,8 +259,7 @@ def _clear(cluster: Cluster, seen: Standing) -> None:
         own = seen.of_job(job)
         kept = any(SEEN in (pod["metadata"].get("finalizers") or ()) for pod in own)
         left = kept or any(uid_of(pod) not in seen.ended for pod in own)
-        deleted = objects.deleted(job)
-        if left or (job is last and not deleted):
+        if left or (job is last and not objects.deleted(job)):
             continue
         cluster.delete("job", job, propagation="Background")
         let_go(cluster, "job", str(job["metadata"]["name"]), HOLD)
@@ -314,14 +307,9 @@ def _suspended(cluster: Cluster, seen: Standing) -> list[str]:
             with contextlib.suppress(Conflict):
                 cluster.patch("job", name, _closing(job, "its workers were ended"))
             left.append(f"{name} was just suspended")
-        elif jobs.CLOSED in marks_of(job) and not _stands(job):
+        elif jobs.CLOSED in marks_of(job) and not (jobs.has(job, "Suspended", *jobs.OVER[:2]) or objects.deleted(job)):
             left.append(f"{name} is suspended, and the cluster's Job controller has not taken notice")
     return left
-
-
-def _stands(job: Object) -> bool:
-    """Whether the Job controller brings no pod of it any more, as it says itself."""
-    return jobs.has(job, "Suspended", "Complete", "Failed") or objects.deleted(job)
 
 
 def _told_to_end(cluster: Cluster, seen: Standing) -> list[str]:
@@ -340,7 +328,7 @@ def _way_on(seen: Standing, pod: Object) -> str:
     uid = uid_of(pod)
     if uid not in seen.lost:
         return ""
-    taint = f"; for all that was on it: {pods.off(pod)}"
+    taint = f"; for all that was on it: {pods.off(seen.kubectl, pod)}"
     return (
         " (once it answers this is settled by itself; once you have seen that it is off: "
         f'`sweepctl confirm worker {seen.box} {uid}.0 --saw "…"`'
@@ -504,9 +492,8 @@ def _of_jobs(cluster: Cluster, seen: Standing) -> list[str]:
                 f"{name} has another parallelism than it was made with, and is left so: sweepctl show BOX --manifests"
             )
         elif there and jobs.is_suspended(job):
-            held = (
-                f'is suspended by a person, and left so: kubectl patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''
-            )
+            undo = f'{cluster.kubectl} patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''
+            held = f"is suspended by a person, and left so; `{undo}` lets it go on"
             parts.append(f"{name} {'waits in its queue of Kueue' if jobs.is_queued(job) else held}")
         elif len(there) > len(own):
             if why := pods.job_words(cluster.events(name)):

@@ -265,7 +265,7 @@ class TellsAhead(Platform, Protocol):
 
     def ahead(self, resources: Mapping[str, Any]) -> list[str]:
         """What a preview says of a new box of these `resources` (`BoxRequest.resources`), a line each. Reads only.
-        Raises Unreachable."""
+        Raises RequestRefused for one that would not be made, or never be ready; ConfigError; Unreachable."""
         ...
 
 

@@ -231,11 +231,11 @@ class Wait:
     progress: Callable[[str], None] = _silent
     cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def until(self, ready: Callable[[], bool], what: str) -> str:
+    def until(self, ready: Callable[[], bool], what: str, why: Callable[[], str] = str) -> str:
         """Blocks until `ready()`, the deadline or a cancel. Returns "" when ready, else why it stopped waiting
         ("cancelled …", "not within 600 s …").
 
-        Reports `what` to `progress` every 5 s. Passes exceptions of `ready` on.
+        Reports `what` to `progress` every 5 s, with what `why` says then. Passes exceptions of `ready` on.
         """
         begin = time.monotonic()
         said = begin
@@ -249,7 +249,8 @@ class Wait:
                 return f"not within {self.deadline:g} s: still waiting for {what}"
             if now - said >= PROGRESS_SECONDS:
                 said = now
-                self.progress(f"waiting for {what}: {now - begin:.0f} s of at most {self.deadline:g} s")
+                known = f": {words}" if (words := why()) else ""
+                self.progress(f"waiting for {what} ({now - begin:.0f} s of at most {self.deadline:.0f} s){known}")
             self.cancelled.wait(min(POLL_SECONDS, max(0.0, begin + self.deadline - now)))
 
 

@@ -355,7 +355,10 @@ def classify(ending: FailedAttempt) -> tuple[str, str]:
         return "unknown", ""
     killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
     if ending.oom_kills and (killed or MEMORY.search(tail)):
-        return "oom", "the kernel ended it for want of memory (cgroup oom_kill): fewer workers, or a box with more"
+        return "oom", (
+            "the kernel ended it for want of memory (cgroup oom_kill): fewer cells at once (job.slots), or more memory "
+            "(on a cluster: resources.memory)"
+        )
     if GPU_MEMORY.search(tail[-LAST_WORDS:]):
         return "bug", "the GPU's memory does not hold it: a smaller batch, or a larger GPU; it is not retried"
     if MEMORY.search(tail):

@@ -11,7 +11,14 @@ from typing import TypeVar
 from sweepstack.core.records import Birth
 from sweepstack.core.resources import BoxInputs, BoxState, GateInputs, QueueInputs
 from sweepstack.evidence.store import EvidenceStore
-from sweepstack.onbox.common.errors import ConfigError, PlatformError, RequestRefused, SweepstackError
+from sweepstack.onbox.common.errors import (
+    ConfigError,
+    PlatformError,
+    RequestRefused,
+    SweepstackError,
+    Unreachable,
+    WrongAccount,
+)
 from sweepstack.platforms.registry import at_addresses, prove_same, spelled
 from sweepstack.provider.resources.base import Failure
 from sweepstack.provider.session import Operation
@@ -39,9 +46,9 @@ def in_preview(
         return box, []
     try:
         prove_same(new.adapter, old.adapter, box.native_id, box.account, None)
-    except RequestRefused as error:
-        return box, [Failure("adapter", str(error))]
     except PlatformError as error:
+        if isinstance(error, RequestRefused | WrongAccount) and not isinstance(error, Unreachable):  # it is another one
+            return box, [Failure("adapter", str(error))]
         op.warn(f"box {new.name}: whether {new.adapter} is the host that it is on can't be told now: {error}")
         return box, []
     op.info(f"box {new.name}: {old.adapter} → {new.adapter}, in place: its account and its host key answer there")
@@ -55,7 +62,7 @@ def follow(op: Operation, store: EvidenceStore | None, old: BoxState, new: BoxIn
     """
     if not moves(old.adapter, new.adapter):
         return
-    again = f"Next: pulumi up --stack {op.stack}, or write boxes.{old.name}.host as it was"
+    again = f"Next: pulumi up --stack {op.stack}, or write its address in the stack file as it was"
     try:
         prove_same(new.adapter, old.adapter, old.native_id, old.account, old.host_keys or ())
     except PlatformError as error:

@@ -22,7 +22,7 @@ from sweepstack.core.paths import docs_page
 from sweepstack.core.resources import BoxInputs, Placed
 from sweepstack.evidence.open_evidence import Evidence
 from sweepstack.onbox.common.canonical import write_atomically
-from sweepstack.onbox.common.errors import ConfigError, NoCapacity, PlatformError, SweepstackError
+from sweepstack.onbox.common.errors import ConfigError, NoCapacity, PlatformError, RequestRefused, SweepstackError
 from sweepstack.onbox.common.xdg import cache_folder
 from sweepstack.onbox.host.capabilities import HasMarket, TellsAhead
 from sweepstack.onbox.host.offers import Constraints, Offer
@@ -100,10 +100,10 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
         op.warn(f"box {name}: what {adapter} has now is not known ({error})")
         return []
     if found is None:
-        _say_ahead(op, name, adapter, resources)
+        failures = _say_ahead(op, name, adapter, resources)
         if isinstance(price := inputs.get("price_per_hour"), int | float):
             before_renting.foresee(op, inputs, float(price), evidence)
-        return []
+        return failures
     if volume and elsewhere:
         where = volume.region or volume.location
         words = (
@@ -145,13 +145,18 @@ def preview(op: Operation, inputs: Mapping[str, Any], evidence: Evidence | None 
     return []
 
 
-def _say_ahead(op: Operation, name: str, adapter: str, resources: Mapping[str, Any]) -> None:
+def _say_ahead(op: Operation, name: str, adapter: str, resources: Mapping[str, Any]) -> list[Failure]:
     try:
         platform = load_platform(adapter)
         for words in platform.ahead(resources) if isinstance(platform, TellsAhead) else ():
             op.info(f"box {name}: {words}")
-    except (PlatformError, ConfigError) as error:
+    except ConfigError as error:
+        return [Failure("adapter", str(error))]
+    except RequestRefused as error:  # a box that is there already, and to be adopted, may be in its own way
+        op.warn(f"box {name}: it would not be made now: {error}")
+    except PlatformError as error:
         op.warn(f"box {name}: what is to know of it before it is made can't be asked ({error})")
+    return []
 
 
 def _contract(inputs: Mapping[str, Any], offer: Offer) -> tuple[str, bool]:

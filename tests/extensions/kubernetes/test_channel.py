@@ -37,6 +37,8 @@ IMAGE = "an/image:1"
 class Pods:
     """A cluster in memory: as much of `Cluster` as the reader asks. `starts`: what a new pod becomes."""
 
+    kubectl = "kubectl --context here -n ann"
+
     def __init__(self, host: str = "") -> None:
         self.address = Address("ann", "here")
         self.namespace = "ann"
@@ -177,7 +179,8 @@ def test_a_reader_whose_node_is_silent_is_left_where_another_node_mounts_the_vol
     own["spec"] |= {"restartPolicy": "Never", "containers": [{"name": "worker"}]}
     own["status"]["containerStatuses"][0]["name"] = "worker"
     with pytest.raises(
-        Unreachable, match=r"once you have seen that it is off: `kubectl taint nodes n1 .*out-of-service"
+        Unreachable,
+        match=r"once you have seen that it is off: `kubectl --context here -n ann taint nodes n1 .*out-of-service",
     ):
         pod_for(cluster, 0.1)
     assert cluster.pvc is not None

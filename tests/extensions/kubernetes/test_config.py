@@ -11,12 +11,16 @@ import pytest
 from components.box import job_input
 from sweepstack.config.stack_config import StackConfig
 from sweepstack.core.job import JobInput
-from sweepstack.extensions.kubernetes import pod_template
+from sweepstack.extensions.kubernetes import pod_template, storage
+from sweepstack.extensions.kubernetes.address import Address
+from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.platform import spelled
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, RequestRefused
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
+from sweepstack.provider.resources import market
+from sweepstack.provider.session import Operation, Session
 from tests.unit.config.helpers import load, refusal
 
 STACK = """\
@@ -256,11 +260,31 @@ def test_what_a_stack_leaves_out_is_the_kubeconfigs(kubeconfig: Path) -> None:
 
 def test_a_context_that_is_not_there_is_refused_with_those_that_are(kubeconfig: Path) -> None:
     """Before anything is made, also where the stack names both."""
-    with pytest.raises(ConfigError, match=r'no context labb \(it has: lab\); did you mean "lab"\? Write'):
-        spelled("ml/labb")
+    for ask in (lambda: spelled("ml/labb"), lambda: Cluster(Address("ml", "labb")).account()):
+        with pytest.raises(ConfigError, match=r'no context labb \(it has: lab\); did you mean "lab"\? Write'):
+            ask()
     kubeconfig.unlink()
     with pytest.raises(ConfigError, match="KUBECONFIG names the file"):
         spelled("ml/lab")
+
+
+def test_a_preview_refuses_a_wrong_context_and_warns_of_what_would_not_be_made(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A box that is there already may be in its own way (its class is gone): it has to get through, to be adopted."""
+    said: list[str] = []
+    session = Session(tmp_path, lambda _severity, _urn, text: said.append(text))
+    op = Operation(session, "urn:pulumi:sweep-t::project::sweepstack:index:Box::box")
+    asked = {"name": "box-0", "adapter": "kubernetes:ml/labb"}
+    (failure,) = market.preview(op, asked)
+    assert 'did you mean "lab"' in failure.reason
+
+    def refused(*_: object) -> None:
+        raise RequestRefused("no storage class fast")
+
+    monkeypatch.setattr(storage, "words", refused)
+    assert market.preview(op, asked) == []
+    assert "would not be made now: no storage class fast" in said[-1]
 
 
 def test_a_box_of_a_cluster_that_this_machine_calls_otherwise_keeps_its_address(kubeconfig: Path) -> None:

@@ -468,6 +468,7 @@ def test_a_box_whose_image_can_t_be_pulled_says_so_and_a_mended_stack_leads_on(s
     sweep.scheduler = {**good, "pods": {"image": "localhost/not-there:1"}}
     assert "localhost/not-there:1 can't be pulled" in not_ready(sweep, box, 40)
     sweep.scheduler = good
+    box = BOX.update(sweep.op(), box.native_id, box, sweep.box_inputs())  # as an `up` does first
     sweep.queue(box)
     sweep.until_sealed(box)
 

@@ -260,7 +260,9 @@ def test_why_a_claim_has_no_volume() -> None:
         return pods.claim_words(claim, [{"reason": reason, "message": message}] if reason else [])
 
     assert of("WaitForFirstConsumer") == of("", phase="Bound") == ""
-    assert "storage_class" in of("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found')
+    assert "give this box up and write another storage_class" in of(
+        "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'
+    )
     none = "no persistent volumes available for this claim and no storage class is set"
     assert "default one" in of("FailedBinding", none)
     assert "lost" in of("", phase="Lost")

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from sweepstack.extensions.kubernetes import jobs, pod_template, standing, storage, workers, workers_asked
+from sweepstack.extensions.kubernetes import jobs, pod_template, power, standing, storage, workers, workers_asked
 from sweepstack.extensions.kubernetes.api import PREFIX, Exists
 from sweepstack.extensions.kubernetes.onbox.worker_state import RECORDS
 from sweepstack.extensions.kubernetes.pod_template import READER, SEEN, WORKER, PodRequest
 from sweepstack.onbox.common.errors import NotAuthorized, NotYetGone, RequestRefused, Unreachable
+from sweepstack.onbox.host.platform import Phase, Wait
 from tests.extensions.kubernetes.made import BOX, LATE, NOW, RUNS, ended, job, node, pod
 
 SCHEDULER = {"workers": 3, "cpu": 1, "memory_bytes": 64 << 20, "pods": {"image": "box:1"}}
@@ -34,6 +35,8 @@ class Store:
         self.dry: list[tuple[str, dict[str, Any]]] = []
         self.told: dict[str, list[dict[str, Any]]] = {}
         self.before: Callable[[str], None] = lambda _: None
+
+    kubectl = "kubectl --context lab -n ml"
 
     def account(self) -> str:
         return "a"
@@ -171,7 +174,7 @@ def test_a_job_that_a_person_suspended_stays_so(store: Store) -> None:
     store.objects["job"][f"{BOX}-1"]["spec"]["suspend"] = True
     store.done.clear()
     said = top_up(store)
-    assert "is suspended by a person" in said
+    assert f"is suspended by a person, and left so; `kubectl --context lab -n ml patch job {BOX}-1 -p" in said
     assert not [one for one in store.done if one[1] == "job"]
     told = workers.told(store, BOX, "a")  # type: ignore[arg-type]
     assert (told["held"], told["at_work"]) == (3, 0)
@@ -258,7 +261,8 @@ def test_a_preview_says_which_storage_class_a_box_gets_or_that_there_is_none(sto
         (found,) = storage.words(store, name)  # type: ignore[arg-type]
         return found
 
-    assert "no default storage class; it has none" in said()
+    with pytest.raises(RequestRefused, match="no default storage class; it has none"):
+        said()
     marks = {storage.DEFAULT: "true"}
     store.objects["storageclass"] = {
         name: {"metadata": {"name": name, "annotations": own}, "reclaimPolicy": policy}
@@ -266,9 +270,29 @@ def test_a_preview_says_which_storage_class_a_box_gets_or_that_there_is_none(sto
     }
     assert "the storage class slow has the reclaim policy Delete" in said()
     assert "the storage class kept has the reclaim policy Retain" in said("kept")
-    assert "no storage class fast; it has kept, slow" in said("fast")
+    with pytest.raises(RequestRefused, match="no storage class fast; it has kept, slow"):
+        said("fast")
+    store.objects["pv"] = {"v": {"metadata": {"name": "v"}, "spec": {"storageClassName": "fast"}}}
+    assert "no storage class fast" in said("fast"), "a claim may get that volume all the same"
+    store.refuses["pv"] = NotAuthorized("no")
+    assert "no storage class slower" in said("slower"), "what may not be read is not refused"
     store.refuses["storageclass"] = NotAuthorized("no")
     assert "you may not list storage classes" in said()
+
+
+def test_a_start_leaves_a_box_that_no_pod_had_to_its_queue(store: Store) -> None:
+    """Its pods may be mended just now: the queue brings what they are like, and only then one is asked for."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a pod was asked for, as the claim has it")
+
+    metadata = store.objects["pvc"][BOX]["metadata"]
+    metadata.update(uid="0123456789", annotations={f"{PREFIX}fresh": "1"})
+    begun = power.start(store, BOX, "a", Wait(), never)  # type: ignore[arg-type]
+    assert begun.phase is Phase.RUNNING
+    metadata["annotations"] = {}
+    with pytest.raises(AssertionError, match="was asked for"):
+        power.start(store, BOX, "a", Wait(), never)  # type: ignore[arg-type]
 
 
 def test_a_first_worker_is_asked_for_once_and_the_queue_brings_the_others(store: Store) -> None:
@@ -407,7 +431,7 @@ def test_status_says_what_becomes_of_the_bytes(store: Store) -> None:
     claim["status"]["phase"] = "Pending"
     store.told[BOX] = [{"reason": "ProvisioningFailed", "message": 'storageclass "x" not found'}]
     assert "gets no volume" in said()
-    assert "overrides.kubernetes.storage_class" in said()
+    assert "give this box up and write another storage_class" in said()
 
 
 def test_status_has_each_pod_by_the_name_of_its_worker(store: Store) -> None:

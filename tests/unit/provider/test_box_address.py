@@ -9,8 +9,9 @@ import pytest
 from sweepstack.channel.ssh import route as ssh_config
 from sweepstack.core.resources import BoxState
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.errors import SweepstackError
+from sweepstack.onbox.common.errors import FolderLost, SweepstackError, Unreachable, WrongAccount
 from sweepstack.provider.dispatch import diff
+from sweepstack.provider.resources import host_address_change
 from sweepstack.provider.resources.base import Decision
 from tests.unit.provider.hosts import HostSweep
 from tests.unit.provider.support import BOX, GATE, QUEUE, approval_for
@@ -58,6 +59,19 @@ def test_another_machine_is_refused_in_the_preview_and_by_the_update(hosts: Host
     with pytest.raises(SweepstackError, match=r"still the one at (?s:.*)another machine answers"):
         hosts.updated(box, inputs)
     assert hosts.born().platform == box.adapter
+
+
+def test_another_account_is_refused_in_the_preview(hosts: HostSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another namespace of a cluster is."""
+    box = hosts.box()
+    monkeypatch.setattr(host_address_change, "moves", lambda *_: True)
+    for error, found in ((WrongAccount("of b"), ["of b"]), (FolderLost("away"), []), (Unreachable("silent"), [])):
+
+        def prove(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(host_address_change, "prove_same", prove)
+        assert hosts.checked(box)[1] == found
 
 
 def test_an_address_that_nobody_answers_at_stops_the_update_and_not_the_preview(hosts: HostSweep) -> None:

@@ -153,3 +153,9 @@ def test_the_first_row_that_holds_is_the_one_of_the_picture(state: str) -> None:
     assert ways
     assert all(way.startswith(("sweepctl ", "pulumi ", "mv ")) for way in ways)
     assert not first.alone or list(following(now.snapshot, now.view)) == ways
+
+
+def test_a_worker_that_waits_for_its_files_is_no_reason_to_wait_for_it() -> None:
+    """The `up` that asked for it was killed before it wrote the queue."""
+    now = sweep(box(alive=True, queue=None), queues=False)
+    assert following(now, compose(now))[0].startswith("pulumi up")
