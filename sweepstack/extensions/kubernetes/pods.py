@@ -287,12 +287,12 @@ def refused(message: str) -> str:
     said = _short(message.partition("is forbidden: ")[2] or message)
     if "exceeded quota" in message:
         return f"the namespace's quota is used up ({said}): ask for less, or wait until others end"
+    if "must specify" in message:
+        return f"a quota asks for more ({said}): write resources.cpu and resources.memory, or let a LimitRange say it"
     if "violates PodSecurity" in message:
         return f"the namespace's Pod Security refuses the pod ({said}): {_security(message)}"
     if any(words in message for words in ("limits.memory", "maximum memory", "LimitRange", "per Container")):
         return f"the namespace's limits refuse the pod ({said}): change resources.memory or resources.cpu"
-    if "must specify" in message:
-        return f"the namespace's quota asks for more to be said ({said}): write resources.cpu and resources.memory"
     if "serviceaccount" in message or "service account" in message:
         return f"its service account is not there ({said}): write another overrides.kubernetes.service_account"
     if "PriorityClass" in message or "priority class" in message:

@@ -29,6 +29,8 @@ LOOK_SECONDS = 10
 SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
 """A reader is looked at with these pauses: while it may soon be there, and later."""
 CPU = 0.05
+LIMITED = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+"""For a reader in a namespace whose quota lets no pod in that does not say it; else it may take what it needs."""
 SAME = "same"
 """Annotation of a reader: a digest of what it was made of."""
 _LOOP = (
@@ -132,7 +134,7 @@ class _Reader:
         self._soon = soon
         self.name = f"{native_id}-reader"
         self._found: Found | None = None
-        self._why = ""
+        self._why, self._limited = "", False
         self._begun = self._next = time.monotonic()
 
     def found(self) -> Found:
@@ -191,15 +193,16 @@ class _Reader:
         except OutcomeUnknown as error:
             self._why = str(error)
         except RequestRefused as error:
+            if "must specify" in str(error) and not self._limited:
+                self._limited = True
+                return self._make(there)
             if "cannot create resource" in str(error):
                 raise NotAuthorized(
                     f"{self._native_id} can't be read, since no worker of it runs and you may not make a reader pod: "
                     f"{error}. Next: ask who runs the cluster for the verb create of pods in {self._cluster}"
                 ) from error
-            raise Unreachable(
-                f"{self._native_id} can't be read, since no worker of it runs and a reader pod is not let in: "
-                f"{pods.refused(str(error))}"
-            ) from error
+            why = f"no worker of it runs and a reader pod is not let in: {pods.refused(str(error))}"
+            raise Unreachable(f"{self._native_id} can't be read, since {why}") from error
 
     def _body(self, there: list[Object]) -> Object:
         loop = _LOOP.format(looks=IDLE_SECONDS // LOOK_SECONDS, seconds=LOOK_SECONDS)
@@ -211,6 +214,7 @@ class _Reader:
             spec["affinity"] = on_nodes(spec.get("affinity") or {}, "matchFields", match)
         metadata = {**made["metadata"], "name": self.name}
         marks = {**(metadata.get("annotations") or {}), f"{PREFIX}{SAME}": sha256_hex(canonical_json(spec))[:16]}
+        spec["containers"][0] |= {"resources": LIMITED} if self._limited else {}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "annotations": marks}, "spec": spec}
 
     def _changed(self, pod: Object, there: list[Object]) -> bool:

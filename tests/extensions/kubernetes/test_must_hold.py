@@ -377,10 +377,10 @@ def test_what_no_node_can_run_is_refused_by_the_preview(sweep: KubeSweep) -> Non
     assert "the namespace's quota is used up" in said()
 
 
-def most_pods(sweep: KubeSweep, count: int) -> str:
+def quota_of(sweep: KubeSweep, **hard: str) -> str:
     """A quota of the namespace; its path."""
     path = sweep.path("resourcequotas", "few")
-    few = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(count)}}}
+    few = {"metadata": {"name": "few"}, "spec": {"hard": {name.replace("_", "."): most for name, most in hard.items()}}}
     sweep.admin.make(sweep.path("resourcequotas"), few)
     sweep.until(lambda: sweep.admin.get(path)["status"].get("used"), "the quota")
     return path
@@ -391,7 +391,7 @@ def test_a_new_box_that_the_quota_leaves_no_pod_says_so_in_its_time_and_begins_o
     sweep: KubeSweep,
 ) -> None:
     """Neither a first worker nor a reader is let in."""
-    box, quota = sweep.box(), most_pods(sweep, 0)
+    box, quota = sweep.box(), quota_of(sweep, pods="0")
     begun = time.monotonic()
     assert "quota is used up" in not_ready(sweep, box, 40)
     assert time.monotonic() - begun < 40
@@ -407,7 +407,7 @@ def test_a_quota_that_is_used_up_is_told_and_once_it_is_larger_all_goes_on(sweep
     """It lets one of two workers in, which does not wait for the other."""
     sweep.roster = ("a", "b", "c")
     sweep.hold("a")
-    box, quota = sweep.box(), most_pods(sweep, 1)
+    box, quota = sweep.box(), quota_of(sweep, pods="1")
     queue = sweep.queue(box)
     sweep.until(lambda: "quota is used up" in sweep.channel(box).workers()["words"], "words")
     sweep.until_begun("a")
@@ -419,6 +419,19 @@ def test_a_quota_that_is_used_up_is_told_and_once_it_is_larger_all_goes_on(sweep
     sweep.until_sealed(box)
     sweep.assert_honest(box)
     assert max(sweep.starts().values()) == 1
+
+
+@proof
+def test_a_box_is_read_where_a_quota_lets_no_pod_in_that_does_not_say_what_it_takes(sweep: KubeSweep) -> None:
+    quota_of(sweep, limits_memory="2Gi", requests_memory="2Gi", requests_cpu="2")
+    held = Held(sweep, more=0)
+    held.ends_well(starts=1)
+    sweep.until(lambda: not sweep.running(), "the end of the workers")
+    forget_pods()
+    assert sweep.channel(held.box).run(["true"], timeout=60).returncode == 0
+    (reader,) = sweep.pods("reader")
+    assert reader["spec"]["containers"][0]["resources"]["limits"]["memory"] == "512Mi"
+    held.ended()
 
 
 @proof

@@ -250,7 +250,8 @@ def test_why_a_job_gets_no_pod() -> None:
         'pods "x" is forbidden: error looking up service account ml/x: serviceaccount not found'
     )
     assert "priority_class" in of('pods "x" is forbidden: no PriorityClass with name high was found')
-    assert "resources.cpu" in of('pods "x" is forbidden: failed quota: q: must specify limits.cpu')
+    for lacks in ("limits.cpu", "limits.memory", "requests.memory"):
+        assert "LimitRange" in of(f'pods "x" is forbidden: failed quota: q: must specify {lacks}')
     assert "being deleted" in of('pods "x" is forbidden: namespace a because it is being terminated')
 
 
