@@ -342,7 +342,11 @@ class Stack:
     # before and after
 
     def snapshot(self, *, state: bool = True) -> Snapshot:
-        """All that a refused command must leave as it is; without the engine's state where there may be none."""
+        """All that a refused command must leave as it is; without the engine's state where there may be none. Waits for
+        processes that end by themselves."""
+        own = (pid for pids in self.processes().values() for pid in pids)
+        for pid in filter(looking.describes, own):
+            self.wait_for(lambda pid=pid: not looking.describes(pid), "the end of what writes an environment down")
         boxes = {native_id: tree(self.platform_root / "boxes" / native_id) for native_id in self.native_ids()}
         return Snapshot(
             boxes=tuple(boxes),

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweepstack.onbox.runner.attempt import DESCRIBE
+
 BOX_ID = "SWEEPSTACK_BOX_ID"
 VOLATILE = frozenset({"data/sweep/patrol.jsonl", "data/sweep/owner.json"})
 """What may change while nothing happens: the heartbeat of a live runner, and until when the box's owner holds it."""
@@ -67,6 +69,14 @@ def processes_of(native_ids: Iterable[str]) -> dict[str, list[int]]:
                     if f"{BOX_ID}={native_id}".encode() in environ:
                         found[native_id].append(int(path.name))
     return {native_id: sorted(pids) for native_id, pids in found.items()}
+
+
+def describes(pid: int) -> bool:
+    """Whether a process only writes down a cell's environment: the runner starts one with each attempt, and it ends by
+    itself."""
+    with contextlib.suppress(OSError):
+        return DESCRIBE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def descendants(pid: int) -> dict[int, str]:
