@@ -151,7 +151,7 @@ def test_why_nothing_comes_is_tried_once_a_minute_for_an_address(
     assert "sudo ip link set dev NAME mtu 1280" in first
     assert ssh_mtu.advice(replace(way)) == first == ssh_mtu.last_advice(host, port)
     assert tried == [True, False], "small packets, then large ones, once"
-    assert ssh_mtu.advice(replace(way, endpoint=replace(way.endpoint, port=port + 1))) != ""
+    assert ssh_mtu.advice(replace(way, endpoint=way.endpoint._replace(port=port + 1))) != ""
     assert len(tried) == 4
     monkeypatch.setattr(ssh_mtu, "AGAIN_SECONDS", 0.0)
     ssh_mtu.advice(way)
