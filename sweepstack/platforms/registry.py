@@ -136,7 +136,7 @@ def prove_same(adapter: str, former: str, native_id: str, account: str, host_key
     """Returns when the machine at `adapter` is proved to be the one that was at `former`. `host_keys`: the fingerprints
     that the state has of it; None: where no host key is known on this machine either, leave the proof to the update.
 
-    Raises RequestRefused for another machine, Unreachable when it can't be proved now.
+    Raises RequestRefused or WrongAccount for another machine, Unreachable (FolderLost, too) when that is not known now.
     """
     _module(adapter).prove_same(adapter.partition(":")[2], former.partition(":")[2], native_id, account, host_keys)
 

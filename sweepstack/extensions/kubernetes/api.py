@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 MANAGER = "sweepstack"
 """Our field manager."""
 CONNECT_SECONDS = 10.0
-QUOTA = "exceeded quota"
-"""How the API server words a refusal by a ResourceQuota, whose status is that of a missing right."""
+QUOTA, UNSAID = "exceeded quota", "must specify"
+"""How the API server says that a quota is used up, by the status of a missing right; that a pod says too little."""
 PAGE = 500
 """Objects in one answer to a list."""
 KINDS: dict[str, tuple[str, str, bool]] = {

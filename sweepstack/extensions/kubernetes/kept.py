@@ -75,8 +75,8 @@ def _must_change(cluster: Cluster, why: str, *verbs: str) -> None:
 def _is_of(pv: Object, namespace: str, native_id: str) -> bool:
     """Whether a volume was that of the box's own claim, or is set aside for the one that takes its place."""
     of = pv["spec"].get("claimRef") or {}
-    own = f"{of.get('name')}-{str(of.get('uid'))[:8]}" == native_id
-    return of.get("namespace") == namespace and (own or (of.get("name") == name_of(native_id) and not of.get("uid")))
+    its = api.id_of({"metadata": of}) == native_id if of.get("uid") else of.get("name") == name_of(native_id)
+    return its and bool(of.get("namespace") == namespace)
 
 
 def ends(cluster: Cluster) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweepstack.extensions.kubernetes.api import Object, marks_of
+from sweepstack.extensions.kubernetes.api import QUOTA, UNSAID, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
@@ -285,9 +285,9 @@ def job_words(events: Iterable[Mapping[str, Any]]) -> str:
 def refused(message: str) -> str:
     """Why the API server takes no pod, and what to do."""
     said = _short(message.partition("is forbidden: ")[2] or message)
-    if "exceeded quota" in message:
+    if QUOTA in message:
         return f"the namespace's quota is used up ({said}): ask for less, or wait until others end"
-    if "must specify" in message:
+    if UNSAID in message:
         return f"a quota asks for more ({said}): write resources.cpu and resources.memory, or let a LimitRange say it"
     if "violates PodSecurity" in message:
         return f"the namespace's Pod Security refuses the pod ({said}): {_security(message)}"

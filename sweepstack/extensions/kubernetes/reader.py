@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from sweepstack.extensions.kubernetes import kept, objects, pods
-from sweepstack.extensions.kubernetes.api import PREFIX, Cluster, Exists, Object, labels_of, marks_of
+from sweepstack.extensions.kubernetes.api import PREFIX, UNSAID, Cluster, Exists, Object, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, READY, ROLE, is_over, phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.pod_template import READER, WORKER, PodRequest, on_nodes, template
@@ -29,7 +29,7 @@ LOOK_SECONDS = 10
 SOON_SECONDS, PAUSES = 5.0, (0.2, 1.0)
 """A reader is looked at with these pauses: while it may soon be there, and later."""
 CPU = 0.05
-LIMITED = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+LIMITED = {"requests": {"cpu": f"{CPU * 1000:.0f}m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 """For a reader in a namespace whose quota lets no pod in that does not say it; else it may take what it needs."""
 SAME = "same"
 """Annotation of a reader: a digest of what it was made of."""
@@ -193,7 +193,7 @@ class _Reader:
         except OutcomeUnknown as error:
             self._why = str(error)
         except RequestRefused as error:
-            if "must specify" in str(error) and not self._limited:
+            if UNSAID in str(error) and not self._limited:
                 self._limited = True
                 return self._make(there)
             if "cannot create resource" in str(error):

@@ -309,6 +309,6 @@ def why_it_stays(spec: Mapping[str, Any]) -> str:
     kills = [str(tier) for tier in lease.get("kills") or ()]
     if kills:
         return f"a stop wipes {' and '.join(kills)}, where its journal and its logs are"
-    if not (lease.get("how") or {}).get("by"):
+    if not _way(spec).get("by"):
         return "no command on it ends its bill"
     return ""
