@@ -601,6 +601,14 @@ def test_a_claim_that_is_gone_once_its_worker_had_ended_is_read_by_another_one(s
 
 
 @proof
+def test_a_look_that_was_killed_with_the_volume_set_aside_is_gone_on_with_by_the_next_one(sweep: KubeSweep) -> None:
+    box = done_before(sweep)
+    delete_claim(sweep, box, finalizers=False)
+    kept._released(sweep.platform.cluster, sweep.namespace, sweep.namespace, kept.name_of(box.native_id))
+    ends_well(sweep, box)
+
+
+@proof
 def test_a_claim_that_is_gone_says_what_is_missing_to_read_it_and_goes_on_once_that_is_there(
     sweep: KubeSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
