@@ -75,6 +75,7 @@ class Stack:
             "NO_COLOR": "1",
             "PATH": f"{self.checkout / '.venv' / 'bin'}:{kept['PATH']}",
             "PYTHONPATH": str(PIP_ONCE),
+            "GOGC": "400",  # the engine's own garbage is a fifth of what it takes, and nothing of what is proved
         }
         stand_in = os.environ.get("SWEEPSTACK_TEST_ENGINE")
         if stand_in:  # before the launcher is installed: an engine, and what the launcher would set

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweepstack.onbox.runner.attempt import describe
 from sweepstack.onbox.runner.code import CodeCheck
 from tests.onbox.harness import INTERPRETER, QUICK, Box, wait_for
 
@@ -191,3 +193,30 @@ def test_each_cell_names_the_environment_that_it_started_in(box: Box) -> None:
     noted = {one["digest"]: one for one in box.events("environment")}
     assert noted[first["distributions"]]["distributions"]["thing"] == "1.0"
     assert noted[third["distributions"]]["changed"] == ["thing 1.0 -> 2.0"]
+
+
+ODD = {
+    "plain-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: plain\nVersion: 1.0\n\nName: other\nVersion: 9\n",
+    "lines-1.1.dist-info/METADATA": b"Name: lines\r\nVersion: 1.1\r\n\r\nVersion: 9\r\n",
+    "folded-1.2.dist-info/METADATA": b"Summary: a\n  b\nversion: 1.2\nNAME: folded\nDescription: c\n  Name: x\n",
+    "old.egg-info/PKG-INFO": b"Name: old\nVersion: 1.3\n",
+    "alone-1.4.egg-info": b"Name: alone\nVersion: 1.4\n\nVersion: 9\n",
+    "nothing-1.5.dist-info/RECORD": b"",
+}
+
+
+def test_an_environment_on_record_is_what_the_metadata_of_its_packages_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in ODD.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    said: dict[str | None, str | None] = {}
+    for one in metadata.distributions():
+        said.setdefault(one.metadata["Name"], one.version)
+    assert said.items() >= {"plain": "1.0", "lines": "1.1", "folded": "1.2", "old": "1.3", "alone": "1.4"}.items()
+    found = describe(sys.executable).distributions
+    assert found.pop("?") is said.pop(None) is None, "one without metadata"
+    assert found == said

@@ -52,6 +52,11 @@ def drawn(stack: Stack) -> list[str]:
     return [line["cell"] for line in log if line["kind"] == "suggested"]
 
 
+def told(stack: Stack, event: str) -> set[str]:
+    """The cells of such entries in the box's journal: `status` is a process of Python, and one of the engine."""
+    return {entry["cell"] for entry in stack.journal("box-0") if entry["event"] == event}
+
+
 def stopped(stack: Stack) -> list[str]:
     """The cells that `status` calls pruned."""
     return [cell["name"] for cell in cells(stack) if cell["state"] == "pruned"]
@@ -67,7 +72,7 @@ def test_a_search_from_up_to_destroy(make_stack: Callable[..., Stack]) -> None:
     print(said.out)
     assert "tpe draws 4 cells at most" in said.out
     ok(stack.up())
-    stack.wait_for(lambda: {cell["state"] for cell in cells(stack)} == {"sealed"}, "the first two")
+    stack.wait_for(lambda: told(stack, "cell-sealed") == {"s0", "s1"}, "the first two")
     before = stack.config_file.read_text()
     stack.edit_config(lambda sweep: sweep["job"]["env"].update(LATER="1"))  # what an `up` would also change
     halfway = stack.sweepctl("tend", "--once")
@@ -107,9 +112,9 @@ def test_what_a_rule_stops_is_on_record_and_settles_only_by_that(make_stack: Cal
     assert all(line["value"] > line["bound"] and line["among"] == 4 for line in pruned)
     first, again, third = (line["cell"] for line in pruned)
     # A stopped cell that ends by itself before the box reads the order is sealed, as any other: so the box is awaited.
-    stack.wait_for(lambda: stopped(stack) == [first, again, third], "the box to stop them")
+    stack.wait_for(lambda: told(stack, "cell-dropped") == {first, again, third}, "the box to stop them")
     stack.release()
-    stack.wait_for(lambda: {c["state"] for c in cells(stack)} <= {"sealed", "pruned"}, "the rest")
+    stack.wait_for(lambda: told(stack, "cell-sealed") == {best}, "the rest")
     assert stopped(stack) == [first, again, third]
     assert stack.destroy().rc != 0
     ok(stack.sweepctl("retry", again, "--reason", "looked good to me"))
