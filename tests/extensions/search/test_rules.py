@@ -112,7 +112,7 @@ def test_one_that_had_sealed_before_it_was_stopped_counts_again() -> None:
 
 CURVES = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=10)
 ROUND = st.lists(
-    st.tuples(st.integers(0, 7), st.sampled_from(["step", "step", "end", "lost", "keep", "away"])), max_size=8
+    st.tuples(st.integers(0, 7), st.sampled_from(["step", "step", "end", "lost", "keep", "away", "down"])), max_size=8
 )
 
 
@@ -128,7 +128,8 @@ def test_no_cell_is_stopped_that_the_rule_does_not_name(
 ) -> None:
     """Whatever cells do between two looks: each line that stops one follows from the file and the lines before it."""
     asked = search(rule, goal, patience=1)
-    log, at, ended, away = SearchLog().with_steps(beginning(asked)), [0] * 8, set[int](), set[int]()
+    log, at = SearchLog().with_steps(beginning(asked)), [0] * 8
+    ended, away, down = set[int](), set[int](), set[int]()
     for one in rounds:
         for number, what in one:
             if what == "step":
@@ -139,10 +140,12 @@ def test_no_cell_is_stopped_that_the_rule_does_not_name(
                 at[number] = 0
             elif what == "away":
                 away ^= {number}
+            elif what == "down":  # its curve is there, it has not ended, and no runner is alive that could stop it
+                down ^= {number}
             elif f"s{number}" in log.pruned:
                 log = log.with_steps([Step(kind="kept", cell=f"s{number}", by="ann")])
         seen = {f"s{n}": [(float(x + 1), curves[n][x]) for x in range(at[n])] for n in range(8) if n not in away}
-        running = tuple(cell for cell in seen if int(cell[1:]) not in ended)
+        running = tuple(cell for cell in seen if int(cell[1:]) not in ended | down)
         found = Found({f"s{n}": Ended("ended", 0.0) for n in ended - away}, seen, running)
         steps = decided(asked, log, found)
         assert decided(asked, log, found) == steps, "the same history decides twice differently"
