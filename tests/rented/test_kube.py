@@ -97,6 +97,42 @@ def test_what_was_deleted_by_hand_is_verified_all_the_same(stack: KubeStack, wha
 
 
 @pytest.mark.proof
+def test_a_box_whose_context_left_the_kubeconfig_is_found_under_another_or_given_up(stack: KubeStack) -> None:
+    """Two files name it, and as for kubectl the first one's current context counts. Without it nothing is known of the
+    box; a new name is followed once the cluster proves that it is the same; else a person says that it is gone."""
+    files = {name: stack.base / name for name in ("ours", "theirs")}
+
+    def named(file: str, context: str) -> None:
+        known = json.loads(stack.cluster.kubeconfig.read_text())
+        known["contexts"][0]["name"] = known["current-context"] = context
+        files[file].write_text(json.dumps(known))
+
+    named("ours", "lab")
+    named("theirs", "far")
+    stack.env["KUBECONFIG"] = f"{files['ours']}:{files['theirs']}"
+    stack.edit_config(lambda sweep: sweep["overrides"]["kubernetes"].pop("context"))
+    stack.init()
+    stack.hold("seed0")
+    ok(stack.up(timeout=300))
+
+    assert f"kubernetes {NAMESPACE}/lab" in ok(stack.sweepctl("status", timeout=120)).text
+    named("ours", "new")
+    status = stack.sweepctl("status", timeout=120)
+    assert (status.rc, "has no context lab (it has: far, new)" in " ".join(status.text.split())) == (2, True), status
+    stack.edit_config(lambda sweep: sweep["overrides"]["kubernetes"].update(context="new"))
+    assert "in place" in ok(stack.up(timeout=180)).text
+    assert f"kubernetes {NAMESPACE}/new" in ok(stack.sweepctl("status", timeout=120)).text
+
+    named("ours", "newer")
+    ok(stack.sweepctl("give-up", "data/box-0", "--reason", "the cluster was deleted", timeout=120))
+    gone = ("confirm", "gone", "box-0", "--saw", "its console has none of this name")
+    assert "sweepctl confirm gone" in stack.destroy(timeout=180).text
+    ok(stack.sweepctl(*gone, timeout=120))
+    ok(stack.destroy(timeout=180))
+    assert stack.sweepctl("status", "--json", timeout=120).json()["boxes"] == []
+
+
+@pytest.mark.proof
 def test_a_person_says_that_a_node_is_off_and_its_cell_goes_on(tmp_path: Path) -> None:
     """Until then nothing frees it; and it is refused while the cluster shows that the worker runs."""
     with KubernetesCluster.start(tmp_path / "cluster", nodes=2) as cluster:

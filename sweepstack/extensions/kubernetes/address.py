@@ -7,12 +7,15 @@ cluster on EKS has). What a person leaves out is that of the kubeconfig.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from sweepstack.core.suggest import did_you_mean
 from sweepstack.onbox.common.dataclass import dataclass
-from sweepstack.onbox.common.errors import ConfigError
+from sweepstack.onbox.common.errors import ConfigError, one_line
 
 ADAPTER = "kubernetes"
+CONTEXT = f"overrides.{ADAPTER}.context"
 NO_CONFIG = "no kubeconfig names a cluster: kubectl config get-contexts shows what it has; KUBECONFIG names the file"
 
 
@@ -35,26 +38,43 @@ class Address:
         return f"{self.namespace}/{self.context}"
 
 
-def completed(address: Address) -> Address:
-    """The address with what the kubeconfig of this machine adds. Reads that file; sends nothing. Raises ConfigError
-    where there is none, or it has no such context."""
-    from kubernetes.config import ConfigException, list_kube_config_contexts
-
-    try:
-        contexts, current = list_kube_config_contexts(config_file())
-    except ConfigException as error:
-        raise ConfigError(f"{NO_CONFIG} ({error})") from error
-    name = address.context or str((current or {}).get("name", ""))
-    found = next((one for one in contexts if one.get("name") == name), None)
-    if not name or found is None:
-        known = [str(one.get("name")) for one in contexts]
+def completed(address: Address, files: Mapping[str, Any] | None = None) -> Address:
+    """The address with what the kubeconfig of this machine adds, as kubectl reads it: of several files the first one
+    that names a current context counts. Sends nothing. Raises ConfigError where there is none, or no such context."""
+    known = list((_files() if files is None else files).values())
+    contexts = {str(one.get("name")): one for file in reversed(known) for one in file.get("contexts") or ()}
+    name = address.context or next((str(now) for file in known if (now := file.get("current-context"))), "")
+    if not contexts:
+        raise ConfigError(NO_CONFIG)
+    if name not in contexts:
         asked = f"no context {name}" if name else "no current context"
-        near = did_you_mean(name, known) or "."
-        there = ", ".join(known) or "none"
-        raise ConfigError(f"the kubeconfig has {asked} (it has: {there}){near} Write overrides.kubernetes.context")
-    return Address(address.namespace or str(found.get("context", {}).get("namespace") or "default"), name)
+        near = did_you_mean(name, list(contexts)) or "."
+        there = f"it has: {', '.join(sorted(contexts))}"
+        raise ConfigError(f"the kubeconfig has {asked} ({there}){near} Write {CONTEXT} as one of these, then pulumi up")
+    return Address(address.namespace or str((contexts[name].get("context") or {}).get("namespace") or "default"), name)
 
 
-def config_file() -> str | None:
-    """The files of the kubeconfig, as KUBECONFIG names them now (the client reads it once); None for the usual one."""
-    return os.environ.get("KUBECONFIG") or None
+def config_files(address: Address) -> str:
+    """The files of the kubeconfig, as KUBECONFIG names them now (the client reads it once), without such as are empty,
+    which the client does not take. Raises ConfigError for one that does not read, and where none has this context."""
+    files = _files()
+    completed(address, files)
+    return os.pathsep.join(files)
+
+
+def _files() -> dict[str, Any]:
+    import yaml  # type: ignore[import-untyped]
+
+    found: dict[str, Any] = {}
+    for path in map(os.path.expanduser, (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)):
+        if not os.path.exists(path):
+            continue  # as kubectl does
+        try:
+            with open(path, encoding="utf-8") as file:
+                known = yaml.safe_load(file) or {}
+            if not isinstance(known, dict) or not all(isinstance(one, dict) for one in known.get("contexts") or ()):
+                raise ValueError("it is none")
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"the kubeconfig {path} can't be read: {one_line(error)}. KUBECONFIG names it") from error
+        found |= {path: known} if known else {}
+    return found

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sweepstack.extensions.kubernetes.address import NO_CONFIG, Address, completed, config_file
+from sweepstack.extensions.kubernetes.address import Address, completed, config_files
 from sweepstack.onbox.common.errors import (
     ConfigError,
     NoCapacity,
@@ -71,6 +71,10 @@ class Exists(RequestRefused):
 
 class NoNamespace(Unreachable):
     """The cluster has no such namespace: nothing is known of what may lie in another cluster's."""
+
+
+class NoContext(ConfigError, Unreachable):
+    """The kubeconfig does not say how to ask this cluster: nothing is known of what is there."""
 
 
 class OverQuota(RequestRefused, NoCapacity):
@@ -351,24 +355,23 @@ class Cluster:
         )
 
     def _connected(self) -> ApiClient:
-        """The client of this context. Raises ConfigError."""
+        """The client of this context. Raises NoContext."""
         with self._lock:
             if self._client is None:
                 from kubernetes.client import Configuration
                 from kubernetes.config import ConfigException, new_client_from_config
 
+                configured, context = Configuration(), self.address.context
+                configured.retries = False
                 try:
-                    configured = Configuration()
-                    configured.retries = False
                     self._client = new_client_from_config(
-                        config_file(),
-                        context=self.address.context,
+                        config_files(self.address),
+                        context=context,
                         client_configuration=configured,
                         persist_config=False,
                     )
-                except ConfigException as error:
-                    completed(self.address)  # says so where it has no such context, with those that it has
-                    raise ConfigError(f"{NO_CONFIG} ({one_line(error)})") from error
+                except (ConfigException, ConfigError) as error:
+                    raise NoContext(one_line(error)) from error
             return self._client
 
     def _who(self) -> str:

@@ -7,13 +7,13 @@ for claims that carry our label alone. Where the user may not install one, the f
 
 from __future__ import annotations
 
-from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Cluster, Object
+from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, PREFIX, Cluster, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, HOLD, NAME
 from sweepstack.onbox.common.canonical import canonical_json, sha256_hex
 from sweepstack.onbox.common.errors import PlatformError
 
 POLICY = "sweepstack-hold"
-VERSION = f"{PREFIX}version"
+VERSION = "version"
 _CLEARED = f"has(oldObject.metadata.annotations) && '{PREFIX}{ENDING}' in oldObject.metadata.annotations"
 _HELD = f"has(oldObject.metadata.finalizers) && '{HOLD}' in oldObject.metadata.finalizers"
 _KEEPS = f"object != null && has(object.metadata.finalizers) && '{HOLD}' in object.metadata.finalizers"
@@ -25,8 +25,8 @@ _WORDS = (
 ).format(name=f"{PREFIX}{NAME}")
 
 
-def policy() -> Object:
-    """The policy, as it is applied."""
+def objects() -> list[Object]:
+    """The policy, and the binding that puts it into force in all namespaces, as they are applied."""
     ours = {"matchLabels": {MANAGED: MANAGER}, "matchExpressions": [{"key": BOX, "operator": "Exists"}]}
     core = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumeclaims"], "scope": "*"}
     matched = {  # whole, with the server's defaults: else who applies the same has a conflict
@@ -37,47 +37,27 @@ def policy() -> Object:
     }
     may = f"({_CLEARED}) || (request.operation == 'UPDATE' && (!({_HELD}) || {_KEEPS}))"
     rules = [{"expression": may, "messageExpression": _WORDS, "reason": "Forbidden"}]
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": POLICY, "labels": {MANAGED: MANAGER}},
-        "spec": {"failurePolicy": "Fail", "matchConstraints": matched, "validations": rules},
+    specs: dict[str, Object] = {
+        "ValidatingAdmissionPolicy": {"failurePolicy": "Fail", "matchConstraints": matched, "validations": rules},
+        "ValidatingAdmissionPolicyBinding": {"policyName": POLICY, "validationActions": ["Deny"]},
     }
-
-
-def binding() -> Object:
-    """What puts the policy into force, in all namespaces."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": POLICY, "labels": {MANAGED: MANAGER}},
-        "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
-    }
-
-
-def objects() -> list[Object]:
-    """Policy and binding, as they are applied."""
-    found = [policy(), binding()]
-    for body in found:
-        body["metadata"]["annotations"] = {VERSION: _version()}
-    return found
-
-
-def _version() -> str:
-    return sha256_hex(canonical_json([policy(), binding()]))[:12]
+    version = sha256_hex(canonical_json(specs))[:12]
+    metadata = {"name": POLICY, "labels": {MANAGED: MANAGER}, "annotations": {f"{PREFIX}{VERSION}": version}}
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": metadata}
+    return [{**head, "kind": kind, "spec": spec} for kind, spec in specs.items()]
 
 
 def install(cluster: Cluster) -> str:
     """Puts the policy into the cluster where this user may, unless it is there as it should be. Idempotent. Returns
     what it did, or why nothing, in words; "" where the policy was there. Never raises: what saves is the finalizer."""
-    wanted = _version()
+    wanted = dict(zip(("policy", "policybinding"), objects(), strict=True))
     try:
-        there = [cluster.get(kind, POLICY) or {"metadata": {}} for kind in ("policy", "policybinding")]
-        if all((one["metadata"].get("annotations") or {}).get(VERSION) == wanted for one in there):
+        there = {kind: marks_of(cluster.get(kind, POLICY) or {}).get(VERSION) for kind in wanted}
+        if all(there[kind] == marks_of(body)[VERSION] for kind, body in wanted.items()):
             return ""
-        if not all(cluster.may(verb, kind) for kind in ("policy", "policybinding") for verb in ("create", "patch")):
+        if not all(cluster.may(verb, kind) for kind in wanted for verb in ("create", "patch")):
             return _without("this user may not install one")
-        for kind, body in zip(("policy", "policybinding"), objects(), strict=True):
+        for kind, body in wanted.items():
             cluster.apply(kind, POLICY, body)
     except PlatformError as error:
         return _without(str(error))

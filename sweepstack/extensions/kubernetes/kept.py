@@ -60,7 +60,7 @@ def saved(cluster: Cluster, native_id: str) -> Object:
     like = {"image": spec["containers"][0]["image"], "service_account": spec.get("serviceAccountName")}
     like["tolerations"] = spec.get("tolerations")  # that of a Job without a record: an older version made it
     record = objects.mark(pods=objects.spelled(like))["metadata"]["annotations"] | objects.record_of(job)
-    pv = _released(cluster, volume["metadata"]["name"], cluster.namespace, name_of(native_id))
+    pv = _released(cluster, volume["metadata"]["name"], name_of(native_id))
     return _claimed(cluster, native_id, pv, record)
 
 
@@ -73,10 +73,10 @@ def _must_change(cluster: Cluster, why: str, *verbs: str) -> None:
 
 
 def _is_of(pv: Object, namespace: str, native_id: str) -> bool:
-    """Whether a volume was that of the box's own claim, or is set aside for the one that takes its place."""
-    of = pv["spec"].get("claimRef") or {}
-    its = api.id_of({"metadata": of}) == native_id if of.get("uid") else of.get("name") == name_of(native_id)
-    return its and bool(of.get("namespace") == namespace)
+    """Whether a volume was that of the box's own claim, or of the one that takes its place, or is set aside for it."""
+    of = {"name": "", "uid": "", **(pv["spec"].get("claimRef") or {})}
+    its = of["name"] == name_of(native_id) or api.id_of({"metadata": of}) == native_id
+    return its and of.get("namespace") == namespace
 
 
 def ends(cluster: Cluster) -> bool:
@@ -103,7 +103,7 @@ def claim_of(cluster: Cluster, native_id: str, pvc: Object) -> tuple[Cluster, st
         if there is not cluster:
             _namespace(there)
         cluster.patch("pvc", pvc["metadata"]["name"], objects.mark(kept_in=there.namespace))
-        _claimed(there, native_id, _released(cluster, volume, there.namespace, name), objects.record_of(pvc))
+        _claimed(there, native_id, _released(there, volume, name), objects.record_of(pvc))
     return there, name
 
 
@@ -142,20 +142,22 @@ def _namespace(there: Cluster) -> None:
         ) from error
 
 
-def _released(cluster: Cluster, volume: str, namespace: str, name: str) -> Object:
+def _released(there: Cluster, volume: str, name: str) -> Object:
     """Keeps the volume whatever becomes of its claim, and reserves it for the new one; returns it. Several commands may
     do this at once: to reserve it again would take it from the claim that has it by then, which is lost by that."""
 
     def reserved(pv: Object) -> Object | None:
         has = pv["spec"].get("claimRef") or {}
-        if (has.get("namespace"), has.get("name")) == (namespace, name):
-            return None
+        if (has.get("namespace"), has.get("name")) == (there.namespace, name):
+            now = there.get("pvc", name) if has.get("uid") else None
+            if not has.get("uid") or (now is not None and now["metadata"]["uid"] == has["uid"]):
+                return None  # else it is of one that was deleted, too
         was = marks_of(pv).get(RECLAIM) or str(pv["spec"].get("persistentVolumeReclaimPolicy") or "Retain")
-        claim = {"namespace": namespace, "name": name, "uid": None, "resourceVersion": None}
+        claim = {"namespace": there.namespace, "name": name, "uid": None, "resourceVersion": None}
         spec = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": claim}
         return {**objects.mark(reclaim=was), "spec": spec}
 
-    pv = api.change(cluster, "pv", volume, reserved)
+    pv = api.change(there, "pv", volume, reserved)
     if pv is None:
         raise Unreachable(f"the volume {volume} of the claim that was deleted is gone")
     return pv

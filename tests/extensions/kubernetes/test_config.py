@@ -15,7 +15,7 @@ from sweepstack.extensions.kubernetes import pod_template, storage
 from sweepstack.extensions.kubernetes.address import Address
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.platform import spelled
-from sweepstack.onbox.common.errors import ConfigError, RequestRefused
+from sweepstack.onbox.common.errors import ConfigError, RequestRefused, Unreachable
 from sweepstack.profiles.load import load_profile
 from sweepstack.profiles.plan import Plan
 from sweepstack.profiles.resolve import resolve
@@ -258,14 +258,59 @@ def test_what_a_stack_leaves_out_is_the_kubeconfigs(kubeconfig: Path) -> None:
     assert [spelled(text) for text in ("/", "other/", "/lab")] == ["ml/lab", "other/lab", "ml/lab"]
 
 
+@pytest.mark.parametrize(
+    ("files", "current"),
+    [
+        ("lab", "lab"),
+        ("lab:far", "lab"),
+        ("far:lab", "far"),
+        ("none:far:lab", "far"),
+        ("blank:lab", "lab"),
+        ("empty:absent::lab", "lab"),
+        ("lab:gone", "lab"),
+    ],
+)
+def test_of_several_kubeconfigs_the_current_context_is_kubectl_s(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: str, current: str
+) -> None:
+    """The first one that is named counts, as `kubectl config current-context` says: seen of kubectl 1.34."""
+    known = json.loads(kubeconfig.read_text())
+    far = {"name": "far", "context": {"cluster": "c", "user": "u", "namespace": "ml"}}
+    for name, has in {
+        "lab": known,
+        "far": {**known, "contexts": [far], "current-context": "far"},
+        "none": {key: value for key, value in known.items() if key != "current-context"},
+        "blank": {**known, "current-context": ""},
+        "gone": {**known, "current-context": "gone"},
+    }.items():
+        (tmp_path / name).write_text(json.dumps(has))
+    (tmp_path / "empty").touch()
+    monkeypatch.setenv("KUBECONFIG", ":".join(str(tmp_path / name) if name else "" for name in files.split(":")))
+    assert spelled("/") == f"ml/{current}"
+    assert spelled("x/lab") == "x/lab", "one that the stack names needs no current one"
+    assert Cluster(Address("ml", "lab")).exec_facts("p")["path"] == "/api/v1/namespaces/ml/pods/p"
+
+
+@pytest.mark.parametrize(("has", "why"), [("a: [", "flow"), ("- a", "none"), ("contexts: [lab]", "none")])
+def test_a_kubeconfig_that_does_not_read_is_named(kubeconfig: Path, has: str, why: str) -> None:
+    kubeconfig.write_text(has)
+    for ask in (lambda: spelled("/"), lambda: Cluster(Address("ml", "lab")).account()):
+        with pytest.raises(ConfigError, match=rf"the kubeconfig {kubeconfig} can't be read: .*{why}"):
+            ask()
+
+
 def test_a_context_that_is_not_there_is_refused_with_those_that_are(kubeconfig: Path) -> None:
-    """Before anything is made, also where the stack names both."""
+    """Before anything is made, also where the stack names both. Of a box that is there nothing is known then."""
     for ask in (lambda: spelled("ml/labb"), lambda: Cluster(Address("ml", "labb")).account()):
         with pytest.raises(ConfigError, match=r'no context labb \(it has: lab\); did you mean "lab"\? Write'):
             ask()
+    with pytest.raises(Unreachable, match="no context labb"):
+        Cluster(Address("ml", "labb")).account()
     kubeconfig.unlink()
     with pytest.raises(ConfigError, match="KUBECONFIG names the file"):
         spelled("ml/lab")
+    with pytest.raises(Unreachable, match="KUBECONFIG names the file"):
+        Cluster(Address("ml", "lab")).account()
 
 
 def test_a_preview_refuses_a_wrong_context_and_warns_of_what_would_not_be_made(

@@ -521,9 +521,10 @@ def refusal(way: Callable[[], object]) -> str | None:
     return None
 
 
-def delete_claim(sweep: KubeSweep, box: BoxState, *, finalizers: bool = True) -> None:
-    """An admin takes the policy's binding away, then the claim. `finalizers`: False where these go, too."""
-    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", box.native_id)
+def delete_claim(sweep: KubeSweep, box: BoxState, *, finalizers: bool = True, name: str = "") -> None:
+    """An admin takes the policy's binding away, then the claim, or that of this `name`. `finalizers`: False where these
+    go, too."""
+    admin, claim = sweep.admin, sweep.path("persistentvolumeclaims", name or box.native_id)
     admin.delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sweepstack-hold")
     sweep.until(lambda: refusal(lambda: admin.delete(claim)) is None, "the delete")
     if not finalizers:
@@ -587,9 +588,10 @@ def test_a_claim_that_is_gone_once_its_worker_had_ended_is_read_by_another_one(s
     volume = f"/api/v1/persistentvolumes/{sweep.namespace}"
     sweep.admin.patch(volume, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
     box = done_before(sweep, record)
-    delete_claim(sweep, box, finalizers=False)
-    assert "deleted by hand" in sweep.platform.get(box.native_id, box.account).note, "a look that only reads"
-    assert not isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
+    for name in (box.native_id, kept.name_of(box.native_id)):  # and the one that took its place
+        delete_claim(sweep, box, finalizers=False, name=name)
+        assert "deleted by hand" in sweep.platform.get(box.native_id, box.account).note, "a look that only reads"
+        assert not isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
     assert sweep.admin.get(volume)["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     (listed,) = sweep.platform.list_tagged("")
     assert (listed.native_id, listed.tag) == (box.native_id, box.tag if record else "")
@@ -604,7 +606,7 @@ def test_a_claim_that_is_gone_once_its_worker_had_ended_is_read_by_another_one(s
 def test_a_look_that_was_killed_with_the_volume_set_aside_is_gone_on_with_by_the_next_one(sweep: KubeSweep) -> None:
     box = done_before(sweep)
     delete_claim(sweep, box, finalizers=False)
-    kept._released(sweep.platform.cluster, sweep.namespace, sweep.namespace, kept.name_of(box.native_id))
+    kept._released(sweep.platform.cluster, sweep.namespace, kept.name_of(box.native_id))
     ends_well(sweep, box)
 
 
@@ -665,7 +667,7 @@ def test_a_look_that_comes_late_leaves_a_deleted_claim_s_volume_where_it_is(swee
         (found,) = set(looks.map(look, range(16)))
     path = sweep.path("persistentvolumeclaims", found)
     sweep.until(lambda: admin.get(path)["status"]["phase"] == "Bound", "the volume of the new claim")
-    kept._released(cluster, volume, sweep.namespace, found)
+    kept._released(cluster, volume, found)
     phases = set()
     for _ in range(10):
         phases.add(admin.get(path)["status"]["phase"])
