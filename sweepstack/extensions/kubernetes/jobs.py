@@ -92,8 +92,8 @@ def has(job: Object, *kinds: str) -> bool:
 
 
 def is_finished(job: Object) -> bool:
-    """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed by us."""
-    return has(job, *OVER) or deleted(job) or CLOSED in marks_of(job)
+    """Whether no pod of it begins any more by itself: it is complete, failed, being deleted, or closed and left so."""
+    return has(job, *OVER) or deleted(job) or (CLOSED in marks_of(job) and is_suspended(job))
 
 
 def is_suspended(job: Object) -> bool:

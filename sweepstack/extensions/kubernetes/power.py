@@ -18,9 +18,7 @@ POLL_SECONDS = 0.5
 
 def stop(cluster: Cluster, native_id: str) -> None:
     """Ends the workers. What lies on the claim stays. See `CanStop.stop`."""
-    pvc = _there(cluster, native_id)
-    if marks_of(pvc).get(POWER) == "stopped":
-        return
+    _there(cluster, native_id)
     cluster.patch("pvc", native_id, objects.mark(power="stopping"))
     try:
         workers.end_all(cluster, native_id, END_SECONDS)

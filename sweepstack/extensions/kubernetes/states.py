@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweepstack.extensions.kubernetes import kept, objects
+from sweepstack.extensions.kubernetes import jobs, kept, objects
 from sweepstack.extensions.kubernetes.api import BOX, PREFIX, Cluster, Object, claim_name, id_of, labels_of, marks_of
 from sweepstack.extensions.kubernetes.objects import ENDING, MADE, POWER, PRICE, READY, TAG
 from sweepstack.onbox.host.platform import BoxRecord, Phase
@@ -18,6 +18,9 @@ def record(cluster: Cluster, pvc: Object, account: str) -> BoxRecord:
     """The box of this claim. `account`: the cluster's, as it was just asked for. Raises Unreachable."""
     marks = marks_of(pvc)
     phase, note = _phase(cluster, pvc, marks)
+    for job in cluster.list("job", labels_of(id_of(pvc))) if phase is Phase.STOPPED else ():
+        if not jobs.is_finished(job):
+            phase, note = Phase.RUNNING, f"a person let its Job {job['metadata']['name']} go on after the stop"
     return BoxRecord(
         native_id=id_of(pvc),
         tag=marks.get(TAG, ""),

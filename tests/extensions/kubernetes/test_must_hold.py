@@ -18,6 +18,7 @@ from sweepstack.extensions.kubernetes import kept
 from sweepstack.extensions.kubernetes.onbox.ends import OUT_OF_SERVICE
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.errors import SweepstackError, TeardownRefused
+from sweepstack.onbox.host.platform import Phase
 from sweepstack.provider.resources.base import Gone
 from tests.extensions.kubernetes.world import SECONDS, Held, KubeSweep, forget_pods
 from tests.simulators.kubernetes import KubernetesCluster
@@ -579,6 +580,28 @@ def ends_well(sweep: KubeSweep, box: BoxState) -> None:
     sweep.ended(box)
     assert isinstance(BOX.read(sweep.op(), box.native_id, box), Gone)
     assert (sweep.platform.list_tagged(""), sweep.left()) == ([], [])
+
+
+@proof
+def test_a_job_that_a_person_lets_go_on_after_a_stop_is_seen_and_ended_again(sweep: KubeSweep) -> None:
+    held = Held(sweep, alone=True)
+    platform, about = sweep.platform, (held.box.native_id, held.box.account)
+
+    def let_go_on() -> None:
+        job = sweep.path("jobs", f"{held.box.native_id}-1")
+        sweep.admin.patch(job, {"spec": {"suspend": False}})
+        sweep.until(sweep.running, "its pod")
+
+    platform.stop(*about)
+    let_go_on()
+    found = platform.get(*about)
+    assert (found.phase, "go on after the stop" in found.note) == (Phase.RUNNING, True)
+    platform.stop(*about)
+    assert (platform.get(*about).phase, sweep.running()) == (Phase.STOPPED, [])
+    let_go_on()
+    lost = (Abandonment(box=held.box.name, native_id=held.box.native_id, reason="no more use"),)
+    BOX.delete(sweep.op(), held.box.native_id, approved(held.box, approval_for(held.box, abandon=lost)))
+    assert sweep.left() == []
 
 
 @proof
