@@ -61,13 +61,12 @@ def tree(folder: Path, *, skip: Iterable[str] = VOLATILE) -> dict[str, str]:
 def processes_of(native_ids: Iterable[str]) -> dict[str, list[int]]:
     """native id → pids of the processes that carry it in their environment, zombies left out."""
     found: dict[str, list[int]] = {native_id: [] for native_id in native_ids}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            with contextlib.suppress(OSError):
-                environ = (path / "environ").read_bytes().split(b"\0")
-                for native_id in found:
-                    if f"{BOX_ID}={native_id}".encode() in environ:
-                        found[native_id].append(int(path.name))
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+            said = b"\0" + file.read() + b"\0"
+            for native_id in found:
+                if f"\0{BOX_ID}={native_id}\0".encode() in said:
+                    found[native_id].append(int(name))
     return {native_id: sorted(pids) for native_id, pids in found.items()}
 
 

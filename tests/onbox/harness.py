@@ -265,12 +265,12 @@ class Box:
 
     def processes(self, *, cells: bool = False) -> Iterator[int]:
         """All that carries the box's id; or those of cells only, without the runner and what it asks."""
-        mark = f"SWEEPSTACK_BOX_ID={self.native_id}".encode()
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (path / "environ").read_bytes().split(b"\0")
-                if mark in words and (not cells or any(word.startswith(b"SWEEPSTACK_CELL=") for word in words)):
-                    yield int(path.name)
+        mark = f"\0SWEEPSTACK_BOX_ID={self.native_id}\0".encode()
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+                said = b"\0" + file.read() + b"\0"
+                if mark in said and (not cells or b"\0SWEEPSTACK_CELL=" in said):
+                    yield int(name)
 
     def clean(self) -> None:
         for process in self.started:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -43,6 +44,8 @@ def image(box: Box, tmp_path: Path) -> Path:
     that asks for any."""
     python = bare_python(tmp_path / "base")
     (site,) = (tmp_path / "base").glob("lib/python*/site-packages")
+    for part in Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix})).glob("pip*"):
+        (site / part.name).symlink_to(part)  # else each set-up would install one: tests/onbox/test_setup.py
     wheel(tmp_path / "own", "torch", IMAGE)
     zipfile.ZipFile(next((tmp_path / "own").iterdir())).extractall(site)
     wheels = tmp_path / "wheels"

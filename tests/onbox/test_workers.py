@@ -113,7 +113,7 @@ def test_a_worker_takes_cells_by_priority_whatever_order_it_would_choose_else(sh
     assert sorted(begun[2:]) == ["c0", "c2", "c4"]
 
 
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.proof), 8])
 def test_they_drain_one_queue_and_none_runs_twice(shared: Shared, workers: int) -> None:
     fill(shared, 40)
     for number in range(workers):

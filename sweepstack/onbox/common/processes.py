@@ -27,6 +27,7 @@ its own environment, and begins anew: who starts a worker saves that by setting 
 PROC = Path("/proc")
 SCAN_SECONDS = 0.05
 KILL_SECONDS = 5.0
+MOST_AT_ONCE = 1 << 16
 
 
 class Process(NamedTuple):
@@ -132,7 +133,19 @@ def start_of(pid: int) -> str:
 
 def stat_fields(pid: int | str) -> list[str]:
     """The fields of /proc/<pid>/stat after the command's name, which may contain any characters. Raises OSError."""
-    return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
+    return _read(pid, "stat").rpartition(b")")[2].decode("ascii", "replace").split()
+
+
+def _read(pid: int | str, name: str) -> bytes:
+    """A file of /proc/<pid>. A look at all processes reads two of each: by `Path` and `open` it takes twice as long."""
+    handle = os.open(f"{PROC}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(handle, MOST_AT_ONCE):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
 
 
 def scan() -> list[Process]:
@@ -155,7 +168,7 @@ def scan() -> list[Process]:
             continue
         environ = b""
         with contextlib.suppress(OSError):  # another user's, or ended meanwhile
-            environ = (PROC / name / "environ").read_bytes()
+            environ = _read(name, "environ")
         found.append(Process(int(name), parent, group, session, fields[19], frozenset(environ.split(b"\0"))))
     return found
 

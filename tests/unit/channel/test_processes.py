@@ -36,6 +36,17 @@ def test_a_survivor_of_sigkill_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         sleeper.wait()
 
 
+def test_a_process_of_a_long_environment_is_the_boxs() -> None:
+    """What it has of the box comes last, behind more than one read gives."""
+    long = {f"LONG{number}": "x" * 100_000 for number in range(3)}
+    sleeper = subprocess.Popen(["sleep", "600"], env={**long, processes.BOX_ID_VARIABLE: BOX})
+    try:
+        assert [process.pid for process in processes.of_box(BOX)] == [sleeper.pid]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
 LISTED = "local-testprocess"
 PS = b"""    1     0     1 Ss   /sbin/launchd
   501     1   501 Ss   /opt/python runner.py . HOME=/x SWEEPSTACK_BOX_ID=local-testprocess LANG=C
