@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -44,6 +45,11 @@ def kinds_of_all(one: Plan) -> set[Hashable]:
 def seeds(half: int) -> list[Any]:
     """Every second of the fewest plans that have in them whatever the first 150 have, of each platform: about fifteen a
     platform. Of them, `make test` plays the fewest that have the same with `kinds_of_all`."""
+    return _chosen()[half::HALVES]
+
+
+@functools.cache
+def _chosen() -> list[Any]:
     chosen = [
         seed
         for platform in rentals()
@@ -51,7 +57,7 @@ def seeds(half: int) -> list[Any]:
     ]
     quick = _fewest(chosen, kinds_of_all)
     later = [seed for seed in chosen if seed not in quick]  # what each has in it, one of `quick` has, too
-    return [*quick, *(pytest.param(seed, marks=pytest.mark.proof) for seed in later)][half::HALVES]
+    return [*quick, *(pytest.param(seed, marks=pytest.mark.proof) for seed in later)]
 
 
 def _fewest(of: Iterable[int], kinds: Callable[[Plan], set[Hashable]]) -> list[int]:

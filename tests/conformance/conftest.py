@@ -7,6 +7,7 @@ Marks: `machines` gives the test real boxes, `host_boxes` asks only adapters who
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
     kinds = [kind for mark in metafunc.definition.iter_markers("able") for kind in mark.args]
     faults = {fault for mark in metafunc.definition.iter_markers("fault_of") for fault in mark.args}
-    worlds = {name: harness_class(name) for adapter in adapters() for name in variants(adapter)}
+    worlds = _worlds()
     asked = [
         name
         for name, world in worlds.items()
@@ -55,6 +56,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         [pytest.param(*case, marks=_later(worlds[case[0]], case[1:]), id="-".join(case)) for case in cases],
         indirect=["harness"],
     )
+
+
+@functools.cache
+def _worlds() -> dict[str, Any]:
+    """The class of each harness, to be read: a test has its own (`harness`)."""
+    return {name: harness_class(name) for adapter in adapters() for name in variants(adapter)}
 
 
 def _later(world: Any, test: str | tuple[str, ...]) -> list[pytest.MarkDecorator]:

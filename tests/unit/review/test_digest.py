@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
 from typing import Any
@@ -21,7 +22,6 @@ from tests.unit.review.plans import approval, box, live, reviewed, step, volume
 
 ANY = "pulumi.json#/Any"
 CODE = re.compile("`([^`]+)`")
-SCHEMA = json.loads(schema_json())
 DELETE = step("delete", "Box", "box-0", old={"native_id": "id-box-0", "name": "box-0"})
 LET_GO = UnclaimedWaiver(box="box-0", native_id="id-box-0", files=3, bytes=9, reason="logs")
 VERIFIED = (CellLine("seed0", "verified"), CellLine("seed1", "verified"))
@@ -134,12 +134,19 @@ def nested(path: str, value: Any) -> dict[str, Any]:
     return copy.deepcopy(dict(value))
 
 
+@functools.cache
+def schema() -> dict[str, Any]:
+    """Made when a test asks for it: each process of `make test` collects all modules."""
+    return dict(json.loads(schema_json()))
+
+
+@functools.cache
 def inputs() -> list[tuple[str, str, dict[str, Any]]]:
     """Each input of each resource, at any depth: kind, path, its schema."""
     return [
         (token.rpartition(":")[2], spelling.path_inside(token, path), of)
         for token in STATES  # a component's inputs are in no state
-        for path, of in fields_of(SCHEMA["resources"][token]["inputProperties"], "")
+        for path, of in fields_of(schema()["resources"][token]["inputProperties"], "")
     ]
 
 
@@ -150,19 +157,16 @@ def fields_of(properties: dict[str, Any], below: str) -> list[tuple[str, dict[st
         held = held.get("additionalProperties", held)
         found.append((f"{below}{name}", of))
         token = held.get("$ref", "").removeprefix("#/types/")
-        if token in SCHEMA["types"] and "additionalProperties" not in of:
-            found += fields_of(SCHEMA["types"][token].get("properties", {}), f"{below}{name}.")
+        if token in schema()["types"] and "additionalProperties" not in of:
+            found += fields_of(schema()["types"][token].get("properties", {}), f"{below}{name}.")
     return found
-
-
-INPUTS = inputs()
 
 
 def test_every_input_is_bound_but_for_those_that_are_listed() -> None:
     """By the schema: whatever an input is called, its change is another change, unless its full path is listed."""
-    known = {(kind, path) for kind, path, _ in INPUTS}
+    known = {(kind, path) for kind, path, _ in inputs()}
     assert {(kind, path) for kind, paths in BY_ITSELF.items() for path in paths} <= known
-    for kind, path, _ in INPUTS:
+    for kind, path, _ in inputs():
         out = any(path == one or path.startswith(f"{one}.") for one in BY_ITSELF[kind])
         assert (changed(kind, path, "a", "b") is None) is out, (kind, path)
 
@@ -171,7 +175,7 @@ def test_maps_with_free_keys_are_compared_as_they_are() -> None:
     """So an empty variable is not the same as none: those maps are the schema's."""
     free = {
         (kind, path)
-        for kind, path, of in INPUTS
+        for kind, path, of in inputs()
         if of.get("$ref") == ANY
         or ("additionalProperties" in of and of["additionalProperties"].get("$ref") in (None, ANY))
     }

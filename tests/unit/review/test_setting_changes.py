@@ -22,7 +22,7 @@ from sweepstack.review.markdown import markdown
 from sweepstack.review.model import Review, SettingChange
 from sweepstack.review.plan import SAME
 from tests.unit.review.plans import box, live, reviewed, step, volume
-from tests.unit.review.test_digest import ANY, INPUTS, SCHEMA, nested
+from tests.unit.review.test_digest import ANY, inputs, nested, schema
 from tests.unit.review.test_golden import REVIEWS
 
 ENUM = {"want": ["running", "stopped"], "when_done": ["stop", "keep"]}
@@ -42,7 +42,7 @@ def update(kind: str, old: dict[str, Any], new: dict[str, Any], op: str = "updat
 
 def test_every_property_of_the_schema_has_words() -> None:
     """At any depth: a change of it is a row, whose words are no JSON path and no field's name."""
-    for kind, path, of in INPUTS:
+    for kind, path, of in inputs():
         top = path.partition(".")[0]
         if any(path == one or path.startswith(f"{one}.") for one in BY_ITSELF[kind]):
             continue
@@ -194,10 +194,10 @@ def values(of: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.one_of(scalars, st.dictionaries(texts, scalars, max_size=2))
     if "oneOf" in of:
         return st.one_of(values(one) for one in of["oneOf"])
-    if "enum" in SCHEMA["types"].get(token.removeprefix("#/types/"), {}):
+    if "enum" in schema()["types"].get(token.removeprefix("#/types/"), {}):
         return texts  # an engine hands on what is no word of it, too
     if token:
-        fields = SCHEMA["types"][token.removeprefix("#/types/")]["properties"]
+        fields = schema()["types"][token.removeprefix("#/types/")]["properties"]
         return st.fixed_dictionaries({}, optional={name: values(below) for name, below in fields.items()})
     if of["type"] == "array":
         return st.lists(values(of["items"]), max_size=2)
@@ -216,7 +216,7 @@ def values(of: dict[str, Any]) -> st.SearchStrategy[Any]:
 def pairs(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
     """A resource as it is, and two changes of one of its inputs."""
     token = draw(st.sampled_from(sorted(STATES)))
-    properties = SCHEMA["resources"][token]["inputProperties"]
+    properties = schema()["resources"][token]["inputProperties"]
     kind = token.rpartition(":")[2]
     left = {name for name in properties if spelling.path_inside(token, name) not in BY_ITSELF[kind]}
     name = draw(st.sampled_from(sorted(left - {"name", "boxName", "policy"})))
