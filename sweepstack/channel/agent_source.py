@@ -34,6 +34,7 @@ if sys.version_info < {oldest}:
     found = "sweepstack: python3 here is %d.%d, and {oldest[0]}.{oldest[1]} is the oldest that will do"
     sys.stderr.write(found % sys.version_info[:2] + chr(10))
     sys.exit(97)
+sys.pycache_prefix = {compiled!r}
 import json, types
 first = types.ModuleType("sweepstack_first")
 exec(compile({text!r}, "<sweepstack>/{name}", "exec"), first.__dict__)
@@ -74,9 +75,11 @@ def files(*folders: str) -> list[tuple[str, Path, int]]:
     return [(there.as_posix(), source, 0o644) for there, source in ((Path("sweepstack/__init__.py"), own), *modules)]
 
 
-def agent(settings: Mapping[str, Any]) -> bytes:
-    """The program that serves, for `reading`."""
-    return program(settings, AGENT, "sweepstack.onbox.agent.agent")
+def agent(settings: Mapping[str, Any], compiled: str | None = None) -> bytes:
+    """The program that serves, for `reading`. `compiled`: a folder there that gets what it imports of the standard
+    library, compiled, for a Python that is started soon with that as its `pycache_prefix`. Not where it may be full:
+    Python 3.11 and older leave a module there that was cut, and fail to import it (python/cpython#126606)."""
+    return program(settings, AGENT, "sweepstack.onbox.agent.agent", compiled=compiled)
 
 
 def visit(settings: Mapping[str, Any]) -> bytes:
@@ -85,23 +88,30 @@ def visit(settings: Mapping[str, Any]) -> bytes:
     return _loader("visit/shell.py", rest)
 
 
-def program(settings: Mapping[str, Any], folders: tuple[str, ...], main: str, keep: str | None = None) -> bytes:
+def program(
+    settings: Mapping[str, Any],
+    folders: tuple[str, ...],
+    main: str,
+    keep: str | None = None,
+    compiled: str | None = None,
+) -> bytes:
     """A program that has the modules of these folders and calls `main(settings)` of the module `main`: a line with the
     length of its loader, that loader, a line with the settings, and the modules.
 
     `keep`: the root folder of the platform there, "" for the usual one, below which the compiled modules are kept;
-    where that folder is not there, or for None, nothing is."""
+    where that folder is not there, or for None, nothing is. `compiled`: see `agent`."""
     with _ONCE:  # many hosts are asked at the same moment
-        loader, blob = _reading_loader(main), _blob(folders)
+        loader, blob = _reading_loader(main, compiled), _blob(folders)
     line = json.dumps({"settings": dict(settings), "keep": keep, "bytes": len(blob)}).encode("ascii")
     return b"%d\n%b%b\n%b" % (len(loader), loader, line, blob)
 
 
 @functools.cache
-def _reading_loader(main: str) -> bytes:
+def _reading_loader(main: str, compiled: str | None) -> bytes:
     """`r` is what `_READ` reads from."""
     rest = 'said = json.loads(r.readline()); first.load(r.read(said["bytes"]), first.folder(said["keep"])); '
-    return _loader("bootstrap.py", rest + f'__import__({main!r}); sys.modules[{main!r}].main(said["settings"])')
+    rest += f'__import__({main!r}); sys.modules[{main!r}].main(said["settings"])'
+    return _loader("bootstrap.py", rest, compiled)
 
 
 @functools.cache
@@ -110,10 +120,10 @@ def _blob(folders: tuple[str, ...]) -> bytes:
     return zlib.compress(json.dumps(found).encode("ascii"))
 
 
-def _loader(file: str, rest: str) -> bytes:
+def _loader(file: str, rest: str, compiled: str | None = None) -> bytes:
     """Runs a file of sweepstack/onbox as the module `first`, and then `rest`."""
-    text = (ONBOX / file).read_text(encoding="utf-8")
-    return zlib.compress(_LOADER.format(oldest=OLDEST, text=text, name=_name(ONBOX / file), rest=rest).encode("utf-8"))
+    about = {"oldest": OLDEST, "text": (ONBOX / file).read_text(encoding="utf-8"), "compiled": compiled}
+    return zlib.compress(_LOADER.format(**about, name=_name(ONBOX / file), rest=rest).encode("utf-8"))
 
 
 def _name(path: Path) -> str:

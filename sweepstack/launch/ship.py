@@ -177,10 +177,7 @@ def _is_there(channel: Channel, folder: str) -> bool:
 
 def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
     """Brings runner, checkpoint helper, secrets and settings up to date. Returns the runner's path below its home."""
-    files = runner_files()
-    version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
-    # A folder a version: a runner that lives keeps the files that it was started from.
-    channel.put_tree(files, f"{box_layout.HOME}/runner-{version}")
+    runner = bring_runner(channel)
     for source in checkpoint_files():
         write_changed(channel, f"{box_layout.HOME}/checkpoint/{source.name}", source.read_bytes())
     if spec.secrets is not None and (spec.secrets or channel.size(box_layout.SECRETS) is not None):
@@ -188,6 +185,15 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
     # Also with one worker: its next try may begin on another node before the first is proved to have ended.
     known = {"shared": {"worker_state": channel.state_command()}} if isinstance(channel, Scheduled) else {}
     write_changed(channel, box_layout.SPEC, canonical_json(settings(spec, channel.python) | known) + b"\n")
+    return runner
+
+
+def bring_runner(channel: Channel) -> str:
+    """The program alone. Returns its path below its home. Idempotent."""
+    files = runner_files()
+    version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
+    # A folder a version: a runner that lives keeps the files that it was started from.
+    channel.put_tree(files, f"{box_layout.HOME}/runner-{version}")
     return f"runner-{version}/runner.py"
 
 

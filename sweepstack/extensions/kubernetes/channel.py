@@ -26,13 +26,13 @@ from sweepstack.channel.interpreters import finding
 from sweepstack.channel.ssh.channel import AgentChannel
 from sweepstack.channel.ssh.link import Link
 from sweepstack.channel.ssh.links import Links
-from sweepstack.extensions.kubernetes import objects, power, reader, workers
+from sweepstack.extensions.kubernetes import jobs, objects, power, reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
-from sweepstack.extensions.kubernetes.onbox.pilot import HELD, START
+from sweepstack.extensions.kubernetes.onbox.pilot import COMPILED, GO, HELD, READS, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER
-from sweepstack.launch.ship import write_changed
+from sweepstack.launch.ship import bring_runner, write_changed
 from sweepstack.onbox.agent.channel import safe_parts
 from sweepstack.onbox.common import box_layout
 from sweepstack.onbox.common.canonical import sha256_hex
@@ -188,6 +188,11 @@ class PodLinks(Links):
         return super()._connect_to(way)  # that pod has ended meanwhile, and there is another one
 
 
+def _agent(settings: Mapping[str, Any]) -> bytes:
+    """The program of an agent. In a pod that waits it keeps what it compiles, for the worker that starts there."""
+    return agent_source.agent(settings, COMPILED if settings["native_id"] in reader.FIRST else None)
+
+
 _SHARED: dict[str, PodLinks] = {}
 _SHARING = threading.Lock()
 
@@ -198,9 +203,7 @@ def _shared(cluster: Cluster, native_id: str) -> PodLinks:
     with _SHARING:
         if (found := _SHARED.get(repr(way.facts))) is None:
             settings = {"root": ROOT, "mounts": {}}
-            connect = partial(
-                PodLink, native_id=native_id, settings=settings, python=PYTHON, program=agent_source.agent
-            )
+            connect = partial(PodLink, native_id=native_id, settings=settings, python=PYTHON, program=_agent)
             found = _SHARED[repr(way.facts)] = PodLinks(way, connect)
         return found
 
@@ -243,6 +246,8 @@ class PodChannel(AgentChannel):
             raise self._no_write(str(error)) from error
         if done.returncode:
             raise self._no_write(done.stderr.decode("utf-8", "replace").strip())
+        if self.native_id in reader.FIRST:  # it starts while the rest is brought
+            self._bring_start(bring_runner(self))
         self._cluster.patch("pvc", self.native_id, objects.mark(ready_at=objects.now(), fresh=None))
 
     def _no_write(self, said: str) -> PlatformError:
@@ -310,16 +315,22 @@ class PodChannel(AgentChannel):
         return [self.python, self.absolute(f"{folder}/worker_state.py"), self.native_id, self.absolute(box_layout.HOME)]
 
     def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
-        pilot, home = self.absolute(f"{self._ship()}/pilot.py"), self.absolute(box_layout.HOME)
-        start = shlex.join(["exec", self.python, "-E", "-s", pilot, home, runner])
-        write_changed(self, f"{box_layout.HOME}/{START}", f"{start}\n".encode())
+        write_changed(self, f"{box_layout.HOME}/{GO}", b"")
+        self._bring_start(runner)  # a box of an older version has one that does not wait
         about = (self._cluster, self.native_id, self._account, scheduler, cells)
-        return workers.top_up(*about, keep=self._keep, stopped=self._stopped)
+        stopped = lambda: workers.ends_in(self._printed(workers.ENDS, box_layout.JOURNAL))  # noqa: E731
+        return workers.top_up(*about, keep=self._keep, stopped=stopped)
 
-    def _stopped(self) -> Mapping[str, str]:
-        """The workers whose ends the journal has, and why: see `workers.top_up`."""
-        argv = [self.python, "-c", workers.ENDS, self.absolute(box_layout.JOURNAL)]
-        return workers.ends_in(self.run(argv, timeout=ENDS_SECONDS).stdout)
+    def _bring_start(self, runner: str) -> None:
+        """What a worker's pod begins with: see `onbox/pilot.py`."""
+        pilot, home = self.absolute(f"{self._ship()}/pilot.py"), self.absolute(box_layout.HOME)
+        waits = map(str, (jobs.WAIT_SECONDS, jobs.LONGEST_WAIT))
+        start = shlex.join(["exec", self.python, *READS, "-E", "-s", pilot, home, runner, *waits])
+        write_changed(self, f"{box_layout.HOME}/{START}", f"{start}\n".encode())
+
+    def _printed(self, program: str, path: str) -> bytes:
+        """What a program prints on the box. `path`: its argument."""
+        return self.run([self.python, "-c", program, self.absolute(path)], timeout=ENDS_SECONDS).stdout
 
     def end_workers(self) -> None:
         self._cluster.require(self._account)
@@ -330,11 +341,8 @@ class PodChannel(AgentChannel):
 
     def worker_ended(self, worker: str, saw: str) -> str:
         about = (self._cluster, self.native_id, self._account, worker, saw)
-        return workers.person_saw(*about, keep=self._keep, parts=self._parts)
-
-    def _parts(self) -> bytes:
-        argv = [self.python, "-c", workers.PARTS, self.absolute(f"{box_layout.HOME}/{HELD}")]
-        return self.run(argv, timeout=ENDS_SECONDS).stdout
+        parts = partial(self._printed, workers.PARTS, f"{box_layout.HOME}/{HELD}")
+        return workers.person_saw(*about, keep=self._keep, parts=parts)
 
     def _keep(self, files: Mapping[str, bytes]) -> None:
         """Puts on record how pods ended: see `workers.Keep`."""

@@ -13,7 +13,7 @@ from typing import Any
 from sweepstack.extensions.kubernetes import pod_template
 from sweepstack.extensions.kubernetes.api import BOX, MANAGED, MANAGER, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import HOLD, ROLE, ROOT, deleted, status_of
-from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN, START
+from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN, LATE, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER, NODES, WORKER, PodRequest, several_label
 from sweepstack.onbox.common import box_layout
 
@@ -26,13 +26,11 @@ NO_SENSE = (2, 3, 4, 5, 9, 126, 127, 128)
 """Exit codes after which another pod of the same index would do no better: see `onbox/pilot.py`; a program that is not
 there, or does not start, has the last three."""
 WAIT_SECONDS, LONGEST_WAIT = 180, 1800
-"""For so long a pod waits for what it is to run: after the last command in it, which may bring much; in any case."""
+"""For so long a pod waits for its program; then for its queue, after the last command in it, and in any case."""
 _COMMAND = (
-    "trap 'exit {again}' TERM; begun=$(date +%s); last=$begun; until [ -f {start} ]; do sleep 0.05 & wait $! || "
-    "{{ sleep 1 & wait $!; }}; now=$(date +%s); set -- /proc/[0-9]*; [ $# -eq 1 ] || last=$now; "
-    "[ $((now - last)) -lt {seconds} ] && [ $((now - begun)) -lt {longest} ] || {{ "
-    'echo "{start} did not come: the command that asked for this pod was ended. Next: pulumi up" >&2; exit 2; }}; '
-    "done; . {start}"
+    "trap 'exit {again}' TERM; begun=$(date +%s); until [ -f {start} ]; do sleep 0.05 & wait $! || "
+    "{{ sleep 1 & wait $!; }}; [ $(($(date +%s) - begun)) -lt {seconds} ] || {{ "
+    'echo "{start} {late}" >&2; exit 2; }}; done; . {start}'
 )
 """The shell of a worker's pod, which may be asked for before its files are there. Not each `sleep` takes parts."""
 OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -43,7 +41,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 def shell(home: str) -> str:
     """What the shell of a worker's pod runs; `home`: the box's, on the claim."""
-    return _COMMAND.format(again=AGAIN, seconds=WAIT_SECONDS, longest=LONGEST_WAIT, start=f"{home}/{START}")
+    return _COMMAND.format(again=AGAIN, seconds=WAIT_SECONDS, late=LATE, start=f"{home}/{START}")
 
 
 def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any], asked: PodRequest) -> Object:

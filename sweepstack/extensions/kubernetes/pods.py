@@ -14,16 +14,16 @@ from sweepstack.extensions.kubernetes.api import QUOTA, UNSAID, Object, marks_of
 from sweepstack.extensions.kubernetes.objects import phase_of, status_of
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.pilot import AGAIN
+from sweepstack.extensions.kubernetes.pod_template import WHERE
 
 MOST_CHARS = 400
 """Of what the cluster itself says, so much is shown."""
 MOST_CAUSES = 3
-_KINDS = "overrides.kubernetes"
 _COUNTED = re.compile(r"(\d+) (?!nodes are available)([^,]+?)(?=, \d+ |\.(?:\s|$)|$)")
 _TAINT = re.compile(r"taint(?:\(s\))? ?\{([^}]*)\}")
 _INSUFFICIENT = re.compile(r"Insufficient (\S+)")
-_OF_PODS = "what the image and cells write"
-_RESOURCES = {"cpu": "resources.cpu", "memory": "resources.memory", "ephemeral-storage": _OF_PODS}
+_RESOURCES = {name: f"resources.{name}" for name in ("cpu", "memory")}
+_RESOURCES["ephemeral-storage"] = "what the image and cells write"
 _NO_IMAGE = frozenset(
     ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
      "ImageInspectError"]
@@ -112,7 +112,7 @@ def _container(reason: str, message: str, image: str, events: Sequence[Mapping[s
         told = message if reason != "ImagePullBackOff" else _last(events, "Failed", "image") or message
         asks = "write its name as the registry has it" if reason == "InvalidImageName" else (
             "is its name right, does the node reach the registry, and does it ask for a login "
-            f"({_KINDS}.pod.imagePullSecrets)?"
+            f"({WHERE}.pod.imagePullSecrets)?"
         )  # fmt: skip
         return f"the image {image or 'of the pod'} can't be pulled ({reason}: {_short(told)}): {asks}"
     if reason in _NO_START:
@@ -128,7 +128,7 @@ def _no_start(message: str) -> str:
     if "permission denied" in message:
         return "the image does not let the user 65532 run its programs: their files need the rights r and x for all"
     if "secret" in message or "configmap" in message:
-        return f"make what it names, or take it out of {_KINDS}.pod"
+        return f"make what it names, or take it out of {WHERE}.pod"
     return "kubectl describe pod shows more"
 
 

@@ -13,7 +13,6 @@ from sweepstack.onbox.host.platform import BoxRecord, Phase, Wait
 
 END_SECONDS = 150.0
 """For so long a stop or a destroy waits for its pods; then its caller calls again."""
-POLL_SECONDS = 0.5
 
 
 def stop(cluster: Cluster, native_id: str) -> None:
@@ -69,7 +68,7 @@ def destroy(cluster: Cluster, native_id: str) -> None:
             return
         if time.monotonic() > ends:
             raise NotYetGone(f"{cluster} still has {', '.join(left)}: the same command again goes on")
-        time.sleep(POLL_SECONDS)
+        time.sleep(workers.POLL_SECONDS)
 
 
 def _there(cluster: Cluster, native_id: str) -> Object:

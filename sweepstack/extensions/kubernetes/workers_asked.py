@@ -8,11 +8,11 @@ from typing import Any
 
 from sweepstack.extensions.kubernetes import jobs, pod_template, pods, storage
 from sweepstack.extensions.kubernetes.api import KINDS, Cluster, NoNamespace, Object
-from sweepstack.extensions.kubernetes.onbox.ends import amount_of, is_ready
+from sweepstack.extensions.kubernetes.onbox.ends import is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
-from sweepstack.onbox.common.units import spell_bytes
+from sweepstack.onbox.common.units import parse_size, spell_bytes
 from sweepstack.onbox.host.offers import same_gpu
 
 NEEDED: tuple[tuple[str, str, str], ...] = (
@@ -184,5 +184,9 @@ def _fits(asked: WorkersAsked, nodes: Sequence[Object]) -> list[str]:
 
 
 def amount(node: Object, resource: str) -> float:
-    """What a node gives to all of its pods."""
-    return amount_of(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0")))
+    """What a node gives to all of its pods: a number, which is bytes of memory; 0 where it does not read."""
+    found = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
+    try:
+        return float(found[:-1]) / 1000 if found.endswith("m") else float(parse_size(f"{found}B").bytes)
+    except ValueError:
+        return 0

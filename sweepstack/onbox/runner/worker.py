@@ -1,6 +1,7 @@
 """One of several workers that take cells from the queue of one box.
 
     python runner.py SWEEP --worker NAME    NAME is one start of one worker, and never used again
+    python runner.py SWEEP --worker NAME --begin stdin    the same, once a line comes there: its program is read before
     python runner.py SWEEP --worker-ended NAME --saw TEXT --by PERSON    a person says that it has ended
 
 Each is a process of its own, on any host that shares the box's folder. It is the runner of `main`, but for what
@@ -386,6 +387,8 @@ def _run(argv: list[str]) -> int:
         raise Fatal(2, f"no name of a worker: {' '.join(words)}")
     if "--worker-ended" in flags:
         return ended(home, name, flags.get("--saw", ""), flags.get("--by", ""))
+    if flags.get("--begin") == "stdin" and not sys.stdin.readline():
+        raise Fatal(2, "what it waited for did not come")
     box = str(Spec(home / "spec.json")()["native_id"])
     if os.environ.get(WORKER_VARIABLE) != name:  # its own processes are found by it, from the first moment of each
         os.environ.update({WORKER_VARIABLE: name, BOX_ID_VARIABLE: os.environ.get(BOX_ID_VARIABLE, box)})

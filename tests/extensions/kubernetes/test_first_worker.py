@@ -15,8 +15,9 @@ from sweepstack.core.resources import BoxState
 from sweepstack.extensions.kubernetes import channel as pod_channel
 from sweepstack.extensions.kubernetes import gate, jobs, reader, workers
 from sweepstack.extensions.kubernetes.api import Cluster
+from sweepstack.extensions.kubernetes.onbox import pilot
 from sweepstack.onbox.common.errors import ConfigError, NotYetGone, SweepstackError
-from tests.extensions.kubernetes.world import MOST_COMMANDS, KubeSweep, forget_pods
+from tests.extensions.kubernetes.world import CONTROL, MOST_COMMANDS, KubeSweep, forget_pods
 from tests.unit.provider.support import QUEUE, approval_for
 
 WAIT_SECONDS = 6
@@ -172,12 +173,28 @@ def test_where_no_node_takes_the_first_worker_the_queue_is_written_by_a_reader(s
     sweep.assert_honest(box)
 
 
+NOTES = f"""\
+tr '\\0' ' ' < /proc/1/cmdline > {CONTROL}/pilot
+find /dev/shm -name '*.pyc' > {CONTROL}/compiled
+env > {CONTROL}/env
+"""
+"""What its cell sees of its pod."""
+
+
 def test_a_new_box_has_one_pod_and_no_reader(sweep: KubeSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "FIRST_SECONDS", 60.0)  # however busy this machine is
     monkeypatch.setattr(pod_channel, "PATIENCE_SECONDS", 60.0)
     sweep.roster, sweep.scheduler["workers"] = ("a",), 2
+    train = sweep.project / "job" / "train.sh"
+    train.write_text(f"{NOTES}{train.read_text()}")
     box = brought_up(sweep)
     sweep.until_sealed(box)
     assert not sweep.pods("reader")
     assert len(sweep.pods()) == 1
+    noted = {name: (sweep.control / name).read_text() for name in ("pilot", "compiled", "env")}
+    assert int(noted["pilot"].split()[-2]) == jobs.WAIT_SECONDS, "it was started before its queue was there"
+    assert f"{pilot.COMPILED}/" in noted["compiled"]
+    assert "re/_compiler" in noted["compiled"], "what its agent compiled of the standard library"
+    assert "onbox" not in noted["compiled"], "the worker writes none"
+    assert pilot.COMPILED not in noted["env"], "it is no cell's"
     ends(sweep, box)

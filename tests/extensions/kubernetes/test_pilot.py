@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -39,12 +40,22 @@ class Pod:
         box.set(shared={"worker_state": state}, min_free={"bytes": 0, "inodes": 0}, patrol_seconds=30)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, uid: str = UID) -> subprocess.Popen[bytes]:
+    def env(self, uid: str) -> dict[str, str]:
         given = {pilot.POD_UID: uid, pilot.POD_NAME: "p-0", pilot.BOX: self.box.native_id, "HOME": str(self.box.root)}
-        env = {**given, "PATH": f"/opt/of-the-image/bin:{os.environ['PATH']}", "A_SECRET": "x"}
-        argv = [INTERPRETER, "-E", "-s", str(self.folder / "pilot.py"), str(self.box.home), "runner-test/runner.py"]
-        self.process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE)
+        return {**given, "PATH": f"/opt/of-the-image/bin:{os.environ['PATH']}", "A_SECRET": "x"}
+
+    def argv(self, seconds: int = 60, longest: int = 60) -> list[str]:
+        program = [INTERPRETER, "-E", "-s", str(self.folder / "pilot.py")]
+        return [*program, str(self.box.home), "runner-test/runner.py", str(seconds), str(longest)]
+
+    def start(self, uid: str = UID) -> subprocess.Popen[bytes]:
+        self.process = subprocess.Popen(self.argv(), env=self.env(uid), stderr=subprocess.PIPE)
         return self.process
+
+    def go(self) -> None:
+        """Its queue has its cells."""
+        (self.box.home / pilot.GO).parent.mkdir(exist_ok=True)
+        (self.box.home / pilot.GO).touch()
 
     def ended(self) -> int:
         assert self.process is not None
@@ -62,6 +73,7 @@ class Pod:
 def there(tmp_path: Path) -> Iterator[Pod]:
     box = Box(tmp_path)
     found = Pod(box)
+    found.go()
     yield found
     if found.process is not None and found.process.poll() is None:
         found.process.kill()
@@ -150,18 +162,18 @@ def test_a_record_of_a_pods_end_frees_its_cell_and_without_one_it_stays(there: P
     assert ("cell-sealed", "6f1f9a7e-0000-4000-8000-00000000000c.0") in there.events()
 
 
-def waiting(home: Path, *before: str) -> subprocess.Popen[str]:
+def waiting(home: Path, *before: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """The shell of a worker's pod, whose files are not there. `before`: words that make it the first process there."""
-    return subprocess.Popen([*before, "sh", "-c", jobs.shell(str(home))], stderr=subprocess.PIPE, text=True)
+    argv = [*before, "sh", "-c", jobs.shell(str(home))]
+    return subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_pod_that_was_asked_for_early_waits_for_its_command_or_is_told_to_end(there: Pod) -> None:
+def test_a_pod_waits_for_its_command_or_is_told_to_end(there: Pod) -> None:
     process = waiting(there.box.home)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
     part = there.box.home / "part"
     part.write_text("exec sh -c 'exit 7'\n")
-    (there.box.home / pilot.START).parent.mkdir(exist_ok=True)
     part.rename(there.box.home / pilot.START)
     assert process.wait(SECONDS) == 7
     (there.box.home / pilot.START).unlink()
@@ -171,25 +183,60 @@ def test_a_pod_that_was_asked_for_early_waits_for_its_command_or_is_told_to_end(
     assert told.wait(5) == pilot.AGAIN
 
 
-def test_a_pod_whose_command_does_not_come_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not while something is brought by it; and in any case after a while."""
-    in_a_pod = ["unshare", "--fork", "--pid", "--mount-proc", "--map-root-user", "--user"]
-    if subprocess.run([*in_a_pod, "true"], capture_output=True).returncode:
+def test_a_worker_is_started_early_and_reads_nothing_of_its_box_before_its_queue_is_there(there: Pod) -> None:
+    there.box.add("c0", "echo 1 > {out}/result.json", n=0)
+    (there.box.home / pilot.GO).unlink()
+    later = [there.box.home / name for name in ("spec.json", "queue.jsonl")]
+    for path in later:
+        path.rename(path.with_suffix(".later"))
+    process = there.start()
+    until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
+    time.sleep(0.5)
+    assert process.poll() is None
+    for path in later:
+        path.with_suffix(".later").rename(path)
+    there.go()
+    assert there.ended() == 0, there.said
+    assert ("cell-sealed", f"{UID}.0") in there.events()
+
+
+def test_a_worker_that_waits_for_its_queue_is_told_to_end(there: Pod) -> None:
+    there.box.add("c0", "true", n=0)
+    (there.box.home / pilot.GO).unlink()
+    process = there.start()
+    until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
+    process.send_signal(signal.SIGTERM)
+    assert there.ended() == pilot.AGAIN
+    assert there.events() == []
+
+
+IN_A_POD = ("unshare", "--fork", "--pid", "--mount-proc", "--map-root-user", "--user")
+BRINGS = ("sh", "-c", 'sleep "$1" & shift; exec "$@"', "sh")
+"""Something else runs in the pod at first: for so many seconds."""
+
+
+@pytest.mark.parametrize(
+    ("started", "brings", "most", "least"),
+    [(False, "60", 60, 1), (True, "0", 60, 1), (True, "5", 60, 5), (True, "60", 3, 2)],
+)
+def test_a_pod_whose_queue_does_not_come_ends_by_itself(
+    there: Pod, monkeypatch: pytest.MonkeyPatch, started: bool, brings: str, most: int, least: int
+) -> None:
+    """One whose program came: not while something is brought by it; and in any case after a while."""
+    if subprocess.run([*IN_A_POD, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces of processes here")
     monkeypatch.setattr(jobs, "WAIT_SECONDS", 2)
-    for before, most, least in (
-        ((), 60, 0.9),
-        (("sh", "-c", 'sleep 5 & exec "$@"', "sh"), 60, 4),
-        (("sh", "-c", 'sleep 60 & exec "$@"', "sh"), 2, 1),
-    ):
-        monkeypatch.setattr(jobs, "LONGEST_WAIT", most)
-        begun = time.monotonic()
-        process = waiting(tmp_path, *in_a_pod, *before)
-        _, said = process.communicate(timeout=SECONDS)
-        assert process.returncode in jobs.NO_SENSE, "another pod would wait in vain, too"
-        assert "did not come" in said
-        assert "pulumi up" in said
-        assert least <= time.monotonic() - begun < 30, before
+    (there.box.home / pilot.GO).unlink()
+    if started:
+        (there.box.home / pilot.START).write_text(f"exec {shlex.join(there.argv(2, most))}\n")
+    begun = time.monotonic()
+    process = waiting(there.box.home, *IN_A_POD, *BRINGS, brings, env=there.env(UID))
+    _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode in jobs.NO_SENSE, "another pod would wait in vain, too"
+    assert "did not come" in said
+    assert "pulumi up" in said
+    assert least <= time.monotonic() - begun < 30
+    assert there.events() == []
 
 
 @pytest.mark.parametrize(

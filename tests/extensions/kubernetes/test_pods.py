@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepstack.extensions.kubernetes import pods
+from sweepstack.extensions.kubernetes import pods, workers_asked
 from sweepstack.extensions.kubernetes.onbox import ends
 from sweepstack.extensions.kubernetes.onbox.ends import ENDED, NO_NODE, OUT_OF_SERVICE, RUNNING, SAW, UNKNOWN
 from sweepstack.onbox.common.units import enough_memory
@@ -162,7 +162,8 @@ def test_a_worker_that_was_killed_for_memory_names_the_line_to_write() -> None:
     ],
 )
 def test_quantities_are_read(text: str, size: float) -> None:
-    assert ends.amount_of(text) == size
+    node = {"status": {"allocatable": {"memory": text}}}
+    assert workers_asked.amount(node, "memory") == size
 
 
 @given(st.integers(1, 10**13))

@@ -18,7 +18,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.units import enough_memory
+from sweepstack.onbox.common.units import enough_memory, parse_size
 
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -182,19 +182,6 @@ def memory_of(pod: Mapping[str, Any]) -> int:
     try:
         containers = pod["spec"]["containers"]
         limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
-        return max((int(amount_of(str(one.get("memory", "")))) for one in limits), default=0)
-    except (AttributeError, KeyError, TypeError, OverflowError):
-        return 0
-
-
-_UNITS: dict[str, float] = {"m": 0.001, "": 1, **{name: 1000 ** (at + 1) for at, name in enumerate("kMGTP")}}
-_UNITS.update({f"{name}i": 1024 ** (at + 1) for at, name in enumerate("KMGTP")})
-
-
-def amount_of(quantity: str) -> float:
-    """A quantity of Kubernetes (`64Mi`, `2G`, `1000`; `1500m` is 1.5) as a number; 0 for what is none."""
-    number = quantity.rstrip("mkKMGTPi")
-    try:
-        return float(number) * _UNITS[quantity[len(number) :]]
-    except (KeyError, ValueError):
+        return max((parse_size(f"{one.get('memory', '')}B").bytes for one in limits if one.get("memory")), default=0)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return 0

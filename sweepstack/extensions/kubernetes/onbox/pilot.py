@@ -1,6 +1,10 @@
 """Runs in each pod of a box's Job: starts one worker, and asks for another pod where one is needed.
 
-    pilot.py HOME RUNNER        HOME: `<box>/data/sweep` on the claim; RUNNER: the runner's path below it
+    pilot.py HOME RUNNER SECONDS LONGEST
+        HOME: `<box>/data/sweep` on the claim; RUNNER: the runner's path below it
+
+The worker's program is read at once, and begins when `GO` is there. That is waited for SECONDS after the last command
+in the pod, which may bring much, and LONGEST in any case.
 
 The pod is a job of its own: the worker's name is the pod's uid and try 0, and never comes again. SIGTERM (an eviction,
 a drain, a delete, a suspended Job) is handed on, so that cells save and their ends are written within the pod's grace.
@@ -26,8 +30,15 @@ import time
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 CLOSED = "jobs/closed"
 """This file below HOME says that the box's workers were ended on purpose: none begins."""
-START = "jobs/batch.sh"
-"""This file below HOME is what a pod's shell goes on with, once it is there: the command that starts the pilot."""
+START, GO = "jobs/batch.sh", "jobs/go"
+"""Files below HOME: the command that starts the pilot, with which a pod's shell goes on once it is there; and one that
+says that the queue has its cells."""
+LATE = "did not come: the command that asked for this pod was ended. Next: pulumi up"
+COMPILED = "/dev/shm/sweepstack"
+"""Of a new box's first pod: modules that the command's agent compiled there, before any cell could fill it."""
+READS = ("-B", "-X", f"pycache_prefix={COMPILED}")
+"""Words for a Python that uses them, and writes none."""
+PAUSE_SECONDS = 0.02
 AGAIN = 75
 """The exit code that asks for another pod."""
 REST, SHORT = 8, 11
@@ -78,9 +89,10 @@ class Pilot:
         self.worker = f"{self.job}.0"
         self.told = False
         self._process = 0
+        self._code: int | None = None
 
-    def run(self) -> int:
-        """Blocks until the worker has ended. Returns the pod's exit code."""
+    def run(self, seconds: float, longest: float) -> int:
+        """Blocks until the worker has ended. Returns the pod's exit code. `seconds`, `longest`: see this module."""
         if why := closed(self.home):
             say(f"{self.worker}: no worker begins: {why}")
             return 0
@@ -90,18 +102,39 @@ class Pilot:
         say(f"{self.worker} begins in pod {names}")
         argv = self._argv()
         os.chdir(self.home)
-        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        begin, told = os.pipe()
         usual = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores these
-        self._process = os.posix_spawn(argv[0], argv, self._env(), file_actions=[nothing], setsigdef=usual)
+        stdin = (os.POSIX_SPAWN_DUP2, begin, 0)
+        self._process = os.posix_spawn(argv[0], argv, self._env(), file_actions=[stdin], setsigdef=usual)
+        os.close(begin)
         if self.told:  # a signal that came before there was a process to hand it to
             self._hand_on()
-        code = self._collected()
-        say(f"{self.worker} ended with {code}")
-        return code_of_pod(code, self.told)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(told, "wb") as pipe:
+            pipe.write(b"begin\n" if self._came(seconds, longest) else b"")
+        while self._code is None:
+            self._collect()
+        say(f"{self.worker} ended with {self._code}")
+        return code_of_pod(self._code, self.told)
+
+    def _came(self, seconds: float, longest: float) -> bool:
+        """Whether `GO` is there: blocks as this module says, unless the worker ends."""
+        begun = last = now = time.monotonic()
+        while self._code is None and now - last <= seconds and now - begun <= longest:
+            if os.path.exists(f"{self.home}/{GO}"):
+                return True
+            time.sleep(PAUSE_SECONDS)
+            self._collect(os.WNOHANG)
+            now = time.monotonic()
+            alone = sum(map(str.isdigit, os.listdir("/proc"))) == 2  # this process, and the worker
+            last = last if alone else now
+        if self._code is None:
+            say(f"{self.home}/{GO} {LATE}")
+        return False
 
     def _argv(self) -> list[str]:
         """The worker's command; with several pods it is the first one's, and the others wait for what that starts."""
-        worker = [sys.executable, self.runner, self.home, "--worker", self.worker]
+        python = [sys.executable, *(READS if os.path.isdir(COMPILED) else ())]
+        worker = [*python, self.runner, self.home, "--worker", self.worker, "--begin", "stdin"]
         own = os.environ
         if int(own.get(NODES) or 1) < 2:
             return worker
@@ -126,12 +159,11 @@ class Pilot:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process, signal.SIGTERM)
 
-    def _collected(self) -> int:
-        """The exit code of the worker, negative for a signal. Collects all that ends before."""
-        while True:
-            pid, status = os.waitpid(-1, 0)
-            if pid == self._process:
-                return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    def _collect(self, options: int = 0) -> None:
+        """Collects one process that has ended. Of the worker it notes the exit code, negative for a signal."""
+        pid, status = os.waitpid(-1, options)
+        if pid == self._process:
+            self._code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def _env(self) -> dict[str, str]:
         """The worker's environment: what the image and the cluster say of libraries, cards and the API server, and what
@@ -157,11 +189,11 @@ class Pilot:
 
 def main(argv: list[str]) -> int:
     """Runs one worker. Returns the exit code of the pod."""
-    if len(argv) != 3:
-        say("two arguments: the folder of spec.json and queue.jsonl, and the runner's path below it")
+    if len(argv) != 5:
+        say("four arguments: the folder of spec.json and queue.jsonl, the runner's path below it, and two times")
         return 2
     try:
-        return Pilot(argv[1], argv[2]).run()
+        return Pilot(argv[1], argv[2]).run(float(argv[3]), float(argv[4]))
     except (OSError, ValueError, KeyError) as error:
         say(f"no worker could be started: {error!r}")
         return 2
