@@ -96,14 +96,14 @@ def program(
     compiled: str | None = None,
 ) -> bytes:
     """A program that has the modules of these folders and calls `main(settings)` of the module `main`: a line with the
-    length of its loader, that loader, a line with the settings, and the modules.
+    length of its loader, in eight digits (`ssh.link.quotes_ours`); that loader; a line with the settings; the modules.
 
     `keep`: the root folder of the platform there, "" for the usual one, below which the compiled modules are kept;
     where that folder is not there, or for None, nothing is. `compiled`: see `agent`."""
     with _ONCE:  # many hosts are asked at the same moment
         loader, blob = _reading_loader(main, compiled), _blob(folders)
     line = json.dumps({"settings": dict(settings), "keep": keep, "bytes": len(blob)}).encode("ascii")
-    return b"%d\n%b%b\n%b" % (len(loader), loader, line, blob)
+    return b"%08d\n%b%b\n%b" % (len(loader), loader, line, blob)
 
 
 @functools.cache

@@ -55,8 +55,9 @@ _KINDS: dict[str, type[PlatformError]] = {
 }
 
 SECONDS = 45.0
-_ZLIB = re.compile(r"\bx\ufffd")
-"""How compressed bytes begin, read as text."""
+_OURS = re.compile(r"\b000\d{5}\b|\bx\ufffd")
+"""How what is sent begins, read as text: its first line (`agent_source.program`), and compressed bytes. Which line of
+these a shell complains of last depends on what they are."""
 
 
 class Silence(Unreachable):
@@ -402,7 +403,7 @@ def explained(way: Way, said: str) -> str:
 
 def quotes_ours(said: str) -> bool:
     """Whether a program there quotes the compressed program that was sent for python3: it has read that itself."""
-    return _ZLIB.search(said) is not None or any(letter < " " and letter not in "\a\b\t\n\r\x1b" for letter in said)
+    return _OURS.search(said) is not None or any(letter < " " and letter not in "\a\b\t\n\r\x1b" for letter in said)
 
 
 def said_last(way: Way, said: str) -> str:
