@@ -30,7 +30,7 @@ from sweepstack.extensions.kubernetes import jobs, objects, power, reader, worke
 from sweepstack.extensions.kubernetes.api import Cluster
 from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
-from sweepstack.extensions.kubernetes.onbox.pilot import COMPILED, GO, HELD, READS, START
+from sweepstack.extensions.kubernetes.onbox.pilot import COMPILED, HELD, READS, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER
 from sweepstack.launch.ship import bring_runner, write_changed
 from sweepstack.onbox.agent.channel import safe_parts
@@ -315,8 +315,7 @@ class PodChannel(AgentChannel):
         return [self.python, self.absolute(f"{folder}/worker_state.py"), self.native_id, self.absolute(box_layout.HOME)]
 
     def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
-        write_changed(self, f"{box_layout.HOME}/{GO}", b"")
-        self._bring_start(runner)  # a box of an older version has one that does not wait
+        self._bring_start(runner)
         about = (self._cluster, self.native_id, self._account, scheduler, cells)
         stopped = lambda: workers.ends_in(self._printed(workers.ENDS, box_layout.JOURNAL))  # noqa: E731
         return workers.top_up(*about, keep=self._keep, stopped=stopped)

@@ -69,7 +69,7 @@ def top_up(
     """Brings the workers that are missing: as many as there are cells to do, and `workers` at most, less those that are
     there. A Job that a person suspended stays so, and none is brought in its place. A Job that asks for something else
     than is asked for now, and none of whose pods began, is taken back. Idempotent. Returns in words what there is now.
-    Call it once the queue has its cells, and `pilot.GO` and `START` are there.
+    Call it once the queue has its cells, and `pilot.START` is there.
 
     `keep`: puts on record how pods ended, which then are let go. `stopped`: says which workers' ends the journal has
     (`ends_in`): one that has ended reads no line that comes later, also where the cluster shows its pod for a moment

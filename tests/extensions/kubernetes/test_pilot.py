@@ -52,11 +52,6 @@ class Pod:
         self.process = subprocess.Popen(self.argv(), env=self.env(uid), stderr=subprocess.PIPE)
         return self.process
 
-    def go(self) -> None:
-        """Its queue has its cells."""
-        (self.box.home / pilot.GO).parent.mkdir(exist_ok=True)
-        (self.box.home / pilot.GO).touch()
-
     def ended(self) -> int:
         assert self.process is not None
         _, said = self.process.communicate(timeout=SECONDS)
@@ -73,7 +68,7 @@ class Pod:
 def there(tmp_path: Path) -> Iterator[Pod]:
     box = Box(tmp_path)
     found = Pod(box)
-    found.go()
+    (box.home / "jobs").mkdir()
     yield found
     if found.process is not None and found.process.poll() is None:
         found.process.kill()
@@ -185,8 +180,7 @@ def test_a_pod_waits_for_its_command_or_is_told_to_end(there: Pod) -> None:
 
 def test_a_worker_is_started_early_and_reads_nothing_of_its_box_before_its_queue_is_there(there: Pod) -> None:
     there.box.add("c0", "echo 1 > {out}/result.json", n=0)
-    (there.box.home / pilot.GO).unlink()
-    later = [there.box.home / name for name in ("spec.json", "queue.jsonl")]
+    later = [there.box.home / name for name in ("spec.json", pilot.QUEUE)]
     for path in later:
         path.rename(path.with_suffix(".later"))
     process = there.start()
@@ -195,14 +189,11 @@ def test_a_worker_is_started_early_and_reads_nothing_of_its_box_before_its_queue
     assert process.poll() is None
     for path in later:
         path.with_suffix(".later").rename(path)
-    there.go()
     assert there.ended() == 0, there.said
     assert ("cell-sealed", f"{UID}.0") in there.events()
 
 
 def test_a_worker_that_waits_for_its_queue_is_told_to_end(there: Pod) -> None:
-    there.box.add("c0", "true", n=0)
-    (there.box.home / pilot.GO).unlink()
     process = there.start()
     until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
     process.send_signal(signal.SIGTERM)
@@ -226,7 +217,6 @@ def test_a_pod_whose_queue_does_not_come_ends_by_itself(
     if subprocess.run([*IN_A_POD, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces of processes here")
     monkeypatch.setattr(jobs, "WAIT_SECONDS", 2)
-    (there.box.home / pilot.GO).unlink()
     if started:
         (there.box.home / pilot.START).write_text(f"exec {shlex.join(there.argv(2, most))}\n")
     begun = time.monotonic()

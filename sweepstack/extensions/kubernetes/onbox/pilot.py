@@ -3,8 +3,8 @@
     pilot.py HOME RUNNER SECONDS LONGEST
         HOME: `<box>/data/sweep` on the claim; RUNNER: the runner's path below it
 
-The worker's program is read at once, and begins when `GO` is there. That is waited for SECONDS after the last command
-in the pod, which may bring much, and LONGEST in any case.
+The worker's program is read at once, and begins when its queue is there. That is waited for SECONDS after the last
+command in the pod, which may bring much, and LONGEST in any case.
 
 The pod is a job of its own: the worker's name is the pod's uid and try 0, and never comes again. SIGTERM (an eviction,
 a drain, a delete, a suspended Job) is handed on, so that cells save and their ends are written within the pod's grace.
@@ -30,9 +30,9 @@ import time
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 CLOSED = "jobs/closed"
 """This file below HOME says that the box's workers were ended on purpose: none begins."""
-START, GO = "jobs/batch.sh", "jobs/go"
-"""Files below HOME: the command that starts the pilot, with which a pod's shell goes on once it is there; and one that
-says that the queue has its cells."""
+START, QUEUE = "jobs/batch.sh", "queue.jsonl"
+"""Files below HOME: the command that starts the pilot, with which a pod's shell goes on once it is there; the queue,
+whose cells any worker may take as soon as they stand in it."""
 LATE = "did not come: the command that asked for this pod was ended. Next: pulumi up"
 COMPILED = "/dev/shm/sweepstack"
 """Of a new box's first pod: modules that the command's agent compiled there, before any cell could fill it."""
@@ -117,10 +117,10 @@ class Pilot:
         return code_of_pod(self._code, self.told)
 
     def _came(self, seconds: float, longest: float) -> bool:
-        """Whether `GO` is there: blocks as this module says, unless the worker ends."""
+        """Whether the queue is there: blocks as this module says, unless the worker ends."""
         begun = last = now = time.monotonic()
         while self._code is None and now - last <= seconds and now - begun <= longest:
-            if os.path.exists(f"{self.home}/{GO}"):
+            if os.path.exists(f"{self.home}/{QUEUE}"):
                 return True
             time.sleep(PAUSE_SECONDS)
             self._collect(os.WNOHANG)
@@ -128,7 +128,7 @@ class Pilot:
             alone = sum(map(str.isdigit, os.listdir("/proc"))) == 2  # this process, and the worker
             last = last if alone else now
         if self._code is None:
-            say(f"{self.home}/{GO} {LATE}")
+            say(f"{self.home}/{QUEUE} {LATE}")
         return False
 
     def _argv(self) -> list[str]:
