@@ -189,12 +189,16 @@ def ship_runner(spec: LaunchSpec, channel: Channel) -> str:
 
 
 def bring_runner(channel: Channel) -> str:
-    """The program alone. Returns its path below its home. Idempotent."""
-    files = runner_files()
-    version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
-    # A folder a version: a runner that lives keeps the files that it was started from.
-    channel.put_tree(files, f"{box_layout.HOME}/runner-{version}")
-    return f"runner-{version}/runner.py"
+    """The program alone. Returns its path below the box's home. Idempotent."""
+    return f"{bring_program(channel, 'runner', runner_files())}/runner.py"
+
+
+def bring_program(channel: Channel, name: str, files: Files) -> str:
+    """Puts a program on the box, a folder a version: one that runs keeps the files that it was started from. Returns
+    the folder's path below the box's home. Idempotent. Raises Unreachable."""
+    folder = f"{name}-{sha256_hex(b''.join(source.read_bytes() for _, source, _ in files))[:12]}"
+    channel.put_tree(files, f"{box_layout.HOME}/{folder}")
+    return folder
 
 
 def runner_files() -> Files:

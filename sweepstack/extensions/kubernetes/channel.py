@@ -32,10 +32,9 @@ from sweepstack.extensions.kubernetes.exec_bridge import LOST
 from sweepstack.extensions.kubernetes.objects import HOME, ROOT
 from sweepstack.extensions.kubernetes.onbox.pilot import COMPILED, HELD, READS, START
 from sweepstack.extensions.kubernetes.pod_template import CONTAINER
-from sweepstack.launch.ship import bring_runner, write_changed
+from sweepstack.launch.ship import bring_program, bring_runner, write_changed
 from sweepstack.onbox.agent.channel import safe_parts
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, Unreachable
 from sweepstack.onbox.host.platform import Wait
 from sweepstack.onbox.visit.shell import interrupts_for_command
@@ -311,8 +310,7 @@ class PodChannel(AgentChannel):
     # -- the workers
 
     def state_command(self) -> list[str]:
-        folder = self._ship()
-        return [self.python, self.absolute(f"{folder}/worker_state.py"), self.native_id, self.absolute(box_layout.HOME)]
+        return [self.python, self._program("worker_state"), self.native_id, self.absolute(box_layout.HOME)]
 
     def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
         self._bring_start(runner)
@@ -322,7 +320,7 @@ class PodChannel(AgentChannel):
 
     def _bring_start(self, runner: str) -> None:
         """What a worker's pod begins with: see `onbox/pilot.py`."""
-        pilot, home = self.absolute(f"{self._ship()}/pilot.py"), self.absolute(box_layout.HOME)
+        pilot, home = self._program("pilot"), self.absolute(box_layout.HOME)
         waits = map(str, (jobs.WAIT_SECONDS, jobs.LONGEST_WAIT))
         start = shlex.join(["exec", self.python, *READS, "-E", "-s", pilot, home, runner, *waits])
         write_changed(self, f"{box_layout.HOME}/{START}", f"{start}\n".encode())
@@ -348,13 +346,9 @@ class PodChannel(AgentChannel):
         for path, data in files.items():
             self.write(f"{box_layout.HOME}/{path}", data)
 
-    def _ship(self) -> str:
-        """Puts what the pods run on the box; a folder a version. Returns its path on the box."""
-        files = workers.pilot_files()
-        version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
-        folder = f"{box_layout.HOME}/pilot-{version}"
-        self.put_tree(files, folder)
-        return folder
+    def _program(self, name: str) -> str:
+        """The path of a program that pods run (`workers.pilot_files`), which is brought."""
+        return self.absolute(f"{box_layout.HOME}/{bring_program(self, 'pilot', workers.pilot_files())}/{name}.py")
 
     # -- asking
 

@@ -35,7 +35,6 @@ _COMMAND = (
 """The shell of a worker's pod, which may be asked for before its files are there. Not each `sleep` takes parts."""
 OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """Conditions of a Job that has come to its end; the last two as soon as that is decided."""
-_AS_ITS_FIRST: Object = {"maxFailedIndexes": 0, "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -71,7 +70,7 @@ def worker_job(native_id: str, number: int, count: int, pods: Mapping[str, Any],
                 ]
             },
             "suspend": bool(queue),
-            **(_AS_ITS_FIRST if several else {}),
+            **({"maxFailedIndexes": 0, "successPolicy": {"rules": [{"succeededIndexes": "0"}]}} if several else {}),
             "template": found,
         },
     }

@@ -24,14 +24,6 @@ _TAINT = re.compile(r"taint(?:\(s\))? ?\{([^}]*)\}")
 _INSUFFICIENT = re.compile(r"Insufficient (\S+)")
 _RESOURCES = {name: f"resources.{name}" for name in ("cpu", "memory")}
 _RESOURCES["ephemeral-storage"] = "what the image and cells write"
-_NO_IMAGE = frozenset(
-    ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
-     "ImageInspectError"]
-)  # fmt: skip
-_NO_START = frozenset(
-    ["CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError",
-     "PreCreateHookError", "PostStartHookError"]
-)  # fmt: skip
 RUNS_AS_ROOT = (
     "the image runs as root, and the namespace's Pod Security asks for a user that is not: sweepstack runs it as 65532 "
     "(write overrides.kubernetes.pod.securityContext.runAsUser for another one); what the image needs to write has to "
@@ -108,14 +100,14 @@ def _cause(what: str) -> str:
 
 
 def _container(reason: str, message: str, image: str, events: Sequence[Mapping[str, Any]]) -> str:
-    if reason in _NO_IMAGE:
+    if "Image" in reason or reason == "RegistryUnavailable":
         told = message if reason != "ImagePullBackOff" else _last(events, "Failed", "image") or message
         asks = "write its name as the registry has it" if reason == "InvalidImageName" else (
             "is its name right, does the node reach the registry, and does it ask for a login "
             f"({WHERE}.pod.imagePullSecrets)?"
         )  # fmt: skip
         return f"the image {image or 'of the pod'} can't be pulled ({reason}: {_short(told)}): {asks}"
-    if reason in _NO_START:
+    if reason.endswith("Error") or reason == "CrashLoopBackOff":
         return f"its container can't be started ({reason}: {_short(message)}): {_no_start(message)}"
     return ""
 

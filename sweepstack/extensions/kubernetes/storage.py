@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sweepstack.extensions.kubernetes import pods
 from sweepstack.extensions.kubernetes.api import Cluster, Object
 from sweepstack.extensions.kubernetes.objects import is_shared
+from sweepstack.extensions.kubernetes.pod_template import WHERE
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 
 ONE_NODE = frozenset(
@@ -19,10 +20,6 @@ ONE_NODE = frozenset(
     ]
 )
 """Provisioners of disks: one node at a time writes to a file system on such a one."""
-DO = (
-    "write overrides.kubernetes.storage_class with one of a shared file system (NFS, CephFS, EFS, Filestore, Azure "
-    "Files), or leave job.nodes out"
-)
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 MOST_NAMED = 6
 
@@ -70,4 +67,7 @@ def refusals(cluster: Cluster, nodes: int, storage_class: str | None = None) -> 
     if not there or any(str(one.get("provisioner")) not in ONE_NODE for one in there):
         return []
     named = ", ".join(f"{one['metadata']['name']} ({one['provisioner']})" for one in there)
-    return [f"job.nodes is {nodes}, and the storage {named} gives volumes that one node mounts: {DO}"]
+    return [
+        f"job.nodes is {nodes}, and the storage {named} gives volumes that one node mounts: write {WHERE}.storage_class"
+        " with one of a shared file system (NFS, CephFS, EFS, Filestore, Azure Files), or leave job.nodes out"
+    ]

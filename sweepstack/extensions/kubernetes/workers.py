@@ -427,18 +427,11 @@ def _is_of_last(seen: Standing, pod: Object) -> bool:
 
 
 def _task(seen: Standing, pod: Object, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    uid, status = uid_of(pod), objects.status_of(pod)
+    uid, status, words = uid_of(pod), objects.status_of(pod), ""
     state = "RUNNING" if objects.phase_of(pod) == "Running" else "PENDING"
     if uid in seen.lost:
-        state = "LOST"
-    found: dict[str, Any] = {
-        "name": uid,
-        "state": state,
-        "try": 0,
-        "starts": None,
-        "node": ends.node_of(pod),
-        "words": f"{seen.why[uid]}{_way_on(seen, pod)}" if uid in seen.lost else "",
-    }
+        state, words = "LOST", f"{seen.why[uid]}{_way_on(seen, pod)}"
+    found = {"name": uid, "state": state, "try": 0, "starts": None, "node": ends.node_of(pod), "words": words}
     if uid in seen.ended:
         code = pods.exit_of(pod)
         ending = pods.ending(pod)

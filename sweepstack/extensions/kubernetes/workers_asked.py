@@ -10,6 +10,7 @@ from sweepstack.extensions.kubernetes import jobs, pod_template, pods, storage
 from sweepstack.extensions.kubernetes.api import KINDS, Cluster, NoNamespace, Object
 from sweepstack.extensions.kubernetes.onbox.ends import is_ready
 from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA, PodRequest
+from sweepstack.extensions.kubernetes.storage import MOST_NAMED
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
 from sweepstack.onbox.common.units import parse_size, spell_bytes
@@ -25,7 +26,6 @@ NEEDED: tuple[tuple[str, str, str], ...] = (
 )
 """Verb, kind and subresource that a person needs here."""
 PREVIEW = "sweepstack-preview"
-MOST_NAMED = 6
 
 
 @dataclass(frozen=True)

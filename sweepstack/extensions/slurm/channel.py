@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from sweepstack.channel.agent_source import files
 from sweepstack.channel.prefetch import Answers
 from sweepstack.channel.ssh.channel import SshChannel
 from sweepstack.extensions.slurm.api import SHIPPED
+from sweepstack.launch.ship import bring_program
 from sweepstack.onbox.common import box_layout
-from sweepstack.onbox.common.canonical import sha256_hex
 from sweepstack.onbox.common.errors import Unreachable
 from sweepstack.platforms.ssh.api import Caller
 
@@ -41,8 +41,7 @@ class ClusterChannel(SshChannel):
         self._caller, self._account = caller, account
 
     def state_command(self) -> list[str]:
-        folder = self._ship()
-        return [self.python, self.absolute(f"{folder}/worker_state.py"), self.native_id, self.absolute(box_layout.HOME)]
+        return [self.python, self._program("worker_state"), self.native_id, self.absolute(box_layout.HOME)]
 
     def top_up(self, runner: str, scheduler: Mapping[str, Any], cells: int) -> str:
         return str(
@@ -51,7 +50,7 @@ class ClusterChannel(SshChannel):
                 scheduler=dict(scheduler),
                 cells=cells,
                 python=self.python,
-                pilot=self.absolute(f"{self._ship()}/pilot.py"),
+                pilot=self._program("pilot"),
                 runner=runner,
             )
         )
@@ -68,16 +67,12 @@ class ClusterChannel(SshChannel):
     def _ask_of_box(self, verb: str, **args: Any) -> Any:
         return self._caller.ask(verb, native_id=self.native_id, account=self._account, **args)
 
-    def _ship(self) -> str:
-        """Puts what the nodes run on the shared tier; a folder a version. Returns its path on the box."""
-        files = _files()
-        version = sha256_hex(b"".join(source.read_bytes() for _, source, _ in files))[:12]
-        folder = f"{box_layout.HOME}/pilot-{version}"
-        self.put_tree(files, folder)
-        return folder
+    def _program(self, name: str) -> str:
+        """The path of a program that nodes run, which is brought to the shared tier."""
+        return self.absolute(f"{box_layout.HOME}/{bring_program(self, 'pilot', _files())}/{name}.py")
 
 
-def _files() -> Sequence[tuple[str, Path, int]]:
+def _files() -> list[tuple[str, Path, int]]:
     own = Path(__file__).parent / "onbox"
     programs = [("pilot.py", own / "start.py", 0o644), ("worker_state.py", own / "state_program.py", 0o644)]
     return [*programs, *files(*SHIPPED)]

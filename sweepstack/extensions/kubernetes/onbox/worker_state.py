@@ -34,13 +34,8 @@ _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 def record_of(pod: Mapping[str, Any], why: str) -> bytes:
     """The content of such a file, for a pod that is proved to have ended."""
-    known = {
-        "state": ends.ENDED,
-        "why": why,
-        "memory": ends.for_memory(pod),
-        "pod": str(pod["metadata"]["name"]),
-        "uid": str(pod["metadata"]["uid"]),
-    }
+    about = {"pod": str(pod["metadata"]["name"]), "uid": str(pod["metadata"]["uid"]), "why": why}
+    known = {"state": ends.ENDED, "memory": ends.for_memory(pod), **about}
     return json.dumps(known, sort_keys=True).encode() + b"\n"
 
 
