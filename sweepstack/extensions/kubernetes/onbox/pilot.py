@@ -132,12 +132,12 @@ class Pilot:
         return False
 
     def _argv(self) -> list[str]:
-        """The worker's command; with several pods it is the first one's, and the others wait for what that starts."""
-        python = [sys.executable, *(READS if os.path.isdir(COMPILED) else ())]
-        worker = [*python, self.runner, self.home, "--worker", self.worker, "--begin", "stdin"]
-        own = os.environ
+        """The worker's command; with several pods it is the first one's, and the others wait for what that starts. Such
+        ones are asked for when their queue is there."""
+        own, python = os.environ, [sys.executable, *(READS if os.path.isdir(COMPILED) else ())]
+        worker = [*python, self.runner, self.home, "--worker", self.worker]
         if int(own.get(NODES) or 1) < 2:
-            return worker
+            return [*worker, "--begin", "stdin"]
         nodes = f"{os.path.dirname(self.runner)}/nodes.py"
         if not os.path.exists(nodes):
             raise OSError(
