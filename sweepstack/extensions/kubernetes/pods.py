@@ -46,6 +46,14 @@ _SCHEDULER: tuple[tuple[str, str], ...] = (
 # -- before it runs
 
 
+def beginning(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """How it is with a pod that does not run yet, in one line. `events`: of the pod, oldest first."""
+    name, node = pod["metadata"]["name"], ends.node_of(pod)
+    if why := waiting(pod, events):
+        return f"{name} waits: {why}"
+    return f"{name} starts on {node}" if node else f"{name} waits for the scheduler"
+
+
 def waiting(pod: Object, events: Sequence[Mapping[str, Any]] = ()) -> str:
     """Why a pod does not begin, and what to do; "" for one that runs, has ended, or only takes its time."""
     status = status_of(pod)

@@ -224,10 +224,8 @@ class _Reader:
     def _say(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]  # of an earlier one of this name there may be events, too
         told = [one for one in self._cluster.events(self.name) if one["involvedObject"].get("uid") == uid]
-        held, node = pods.waiting(pod, told), ends.node_of(pod)
-        starts = f"starts on {node}" if node else "waits for the scheduler"
-        why = f"{self.name} waits: {held}" if held else f"{self.name} {starts}"
-        if phase_of(self._pvc) != "Bound" and not node:
+        why = pods.beginning(pod, told)
+        if phase_of(self._pvc) != "Bound" and not ends.node_of(pod):
             claim = self._cluster.get("pvc", self._claim)
             if claim is not None and (more := pods.claim_words(claim, self._cluster.events(self._claim))):
                 why = more

@@ -37,8 +37,7 @@ TRACKED = "batch.kubernetes.io/job-tracking"
 long as the object is there, no other pod of the box is put on another node."""
 SHIPPED = ("common", "kubernetes")
 """The folders of code that pods get."""
-LOOKS = 5
-POLL_SECONDS = 0.5
+LOOKS, POLL_SECONDS = 5, 0.5
 SURE_SECONDS = 1.0
 """Between the two looks that prove that no pod of a box is left."""
 MOST_EVENTS = 4

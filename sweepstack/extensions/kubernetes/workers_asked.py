@@ -13,7 +13,7 @@ from sweepstack.extensions.kubernetes.pod_template import GRACE_SECONDS, NVIDIA,
 from sweepstack.extensions.kubernetes.storage import MOST_NAMED
 from sweepstack.onbox.common.dataclass import dataclass, field, replace
 from sweepstack.onbox.common.errors import NotAuthorized, PlatformError, RequestRefused
-from sweepstack.onbox.common.units import parse_size, spell_bytes
+from sweepstack.onbox.common.units import amount_of, spell_bytes
 from sweepstack.onbox.host.offers import same_gpu
 
 NEEDED: tuple[tuple[str, str, str], ...] = (
@@ -184,9 +184,5 @@ def _fits(asked: WorkersAsked, nodes: Sequence[Object]) -> list[str]:
 
 
 def amount(node: Object, resource: str) -> float:
-    """What a node gives to all of its pods: a number, which is bytes of memory; 0 where it does not read."""
-    found = str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
-    try:
-        return float(found[:-1]) / 1000 if found.endswith("m") else float(parse_size(f"{found}B").bytes)
-    except ValueError:
-        return 0
+    """What a node gives to all of its pods."""
+    return amount_of(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0")))

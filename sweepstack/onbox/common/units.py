@@ -45,6 +45,14 @@ def parse_size(text: str) -> Size:
     return Size(int(amount), bool(plus), f"{shown}{_SPELLED[unit]}{plus}")
 
 
+def amount_of(quantity: str) -> float:
+    """What clusters of pods write (`64Mi`, `2G`, `1000`; `1500m` is 1.5) as a number; 0 for what is none."""
+    try:
+        return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(parse_size(f"{quantity}B").bytes)
+    except ValueError:
+        return 0
+
+
 def spell_bytes(count: float) -> str:
     """Bytes for people, in powers of ten, as disks and networks count them: `1.5 GB`."""
     for unit in ("B", "kB", "MB", "GB"):

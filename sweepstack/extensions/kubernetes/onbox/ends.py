@@ -18,7 +18,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from sweepstack.onbox.common.units import enough_memory, parse_size
+from sweepstack.onbox.common.units import amount_of, enough_memory
 
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -182,6 +182,6 @@ def memory_of(pod: Mapping[str, Any]) -> int:
     try:
         containers = pod["spec"]["containers"]
         limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
-        return max((parse_size(f"{one.get('memory', '')}B").bytes for one in limits if one.get("memory")), default=0)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return max((int(amount_of(str(one.get("memory", "")))) for one in limits), default=0)
+    except (AttributeError, KeyError, TypeError, OverflowError):
         return 0
