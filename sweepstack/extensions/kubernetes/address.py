@@ -73,8 +73,8 @@ def _files() -> dict[str, Any]:
             with open(path, encoding="utf-8") as file:
                 known = yaml.safe_load(file) or {}
             if not isinstance(known, dict) or not all(isinstance(one, dict) for one in known.get("contexts") or ()):
-                raise ValueError("it is none")
+                raise ValueError("it is none, or a context in it is none")
         except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"the kubeconfig {path} can't be read: {one_line(error)}. KUBECONFIG names it") from error
+            raise ConfigError(f"the kubeconfig {path} can't be read: {one_line(error)}. Next: mend it") from error
         found |= {path: known} if known else {}
     return found
